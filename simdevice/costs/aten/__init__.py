@@ -1,0 +1,1 @@
+"""Rules for PyTorch's operators, one file per family."""

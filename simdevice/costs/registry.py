@@ -1,0 +1,106 @@
+"""The one registry of cost rules: pure functions of a signature, found by canonical operator name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from simdevice.errors import UncostedOperatorError
+from simdevice.records import Cost, Signature
+
+__all__ = ["Costs", "Rule", "RuleFunction", "base_name", "register", "registered", "streamed"]
+
+RuleFunction = Callable[[Signature], Cost]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A cost function and the call attributes it reads; only these become part of a signature."""
+
+    function: RuleFunction
+    attributes: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        code = self.function.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def register(*names: str, attributes: tuple[str, ...] = ()) -> Callable[[RuleFunction], RuleFunction]:
+    """Decorator: the function costs these operators, and reads these attributes of the call.
+
+    Raises:
+        ValueError: an operator already has a rule; the message names both places.
+    """
+
+    def decorate(function: RuleFunction) -> RuleFunction:
+        rule = Rule(function, attributes)
+        for name in names:
+            if name in _RULES:
+                raise ValueError(f"two cost rules for {name!r}: {_RULES[name].where} and {rule.where}")
+            _RULES[name] = rule
+        return function
+
+    return decorate
+
+
+def registered() -> Mapping[str, Rule]:
+    """Every rule by operator name (a live view; not for writing)."""
+    return _RULES
+
+
+def base_name(name: str) -> str:
+    """`aten.add_` costs as `aten.add`: an in-place operator counts as its out-of-place form."""
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def streamed(signature: Signature, category: str, flops: int | None, reason: str | None = None) -> Cost:
+    """The usual cost: every input read once, every output written once."""
+    return Cost(
+        category,
+        flops,
+        bytes_read=sum(t.nbytes for t in signature.inputs),
+        bytes_written=sum(t.nbytes for t in signature.outputs),
+        weight_bytes=sum(t.nbytes for t in signature.inputs if t.is_weight),
+        reason=reason,
+    )
+
+
+class Costs:
+    """The registry with a caller's own rules on top; `strict` turns a missing rule into an error.
+
+    An operator without a rule is category `unknown`: charged for its bytes, FLOPs unknown.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule | RuleFunction] | None = None, *, strict: bool = False) -> None:
+        own = {n: r if isinstance(r, Rule) else Rule(r) for n, r in (rules or {}).items()}
+        self._own, self._strict = own, strict
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule that costs this operator, or None."""
+        for candidate in (name, base_name(name)):
+            found = self._own.get(candidate) or _RULES.get(candidate)
+            if found is not None:
+                return found
+        return None
+
+    def attributes(self, name: str) -> tuple[str, ...]:
+        """The call attributes that belong in this operator's signature."""
+        found = self.rule(name)
+        return () if found is None else found.attributes
+
+    def __call__(self, signature: Signature) -> Cost:
+        """Cost one signature.
+
+        Raises:
+            UncostedOperatorError: no rule, and `strict` was asked for.
+        """
+        found = self.rule(signature.name)
+        if found is not None:
+            return found.function(signature)
+        if self._strict:
+            raise UncostedOperatorError(f"no cost rule for {signature.name!r}: give one as rules={{{signature.name!r}: ...}}")
+        return streamed(signature, "unknown", None, reason="no cost rule")

@@ -1,0 +1,29 @@
+"""The nouns every stage shares: plain data, no behaviour beyond reading itself."""
+
+from simdevice.records.builder import TraceBuilder
+from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
+from simdevice.records.program import TIMELINE_FIELDS, Program, Timeline
+from simdevice.records.run import Run
+from simdevice.records.table import OpTable
+from simdevice.records.trace import OpView, Origin, Rows, Trace
+
+__all__ = [
+    "CATEGORIES",
+    "FREE_CATEGORIES",
+    "PHASES",
+    "TIMELINE_FIELDS",
+    "Cost",
+    "Op",
+    "OpTable",
+    "OpView",
+    "Origin",
+    "Program",
+    "Rows",
+    "Run",
+    "Signature",
+    "TensorRef",
+    "TensorSpec",
+    "Timeline",
+    "Trace",
+    "TraceBuilder",
+]

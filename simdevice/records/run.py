@@ -1,0 +1,58 @@
+"""What a device made of a trace: times per operator, in integer picoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simdevice.records.program import Program, Timeline
+from simdevice.records.trace import Trace
+from simdevice.units import PS_PER_S
+
+__all__ = ["Run"]
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trace on a device. `report` reads nothing else.
+
+    `start_ps` and `end_ps` hold one time per row of the trace, `busy_ps` how long the row itself
+    occupied the device. `bounds_ps` names whole-trace bounds (`unfused`, `fused`, `compute`,
+    `memory`, ...); `bound` says per row what limited it (index into `bound_names`).
+    """
+
+    trace: Trace
+    device: str
+    start_ps: Int64
+    end_ps: Int64
+    busy_ps: Int64
+    makespan_ps: int
+    bounds_ps: Mapping[str, int] = field(default_factory=dict)
+    bound: NDArray[np.uint8] | None = None
+    bound_names: tuple[str, ...] = ()
+    program: Program | None = None
+    timeline: Timeline | None = None
+
+    @property
+    def time_s(self) -> float:
+        """Simulated seconds from the first submission to the last completion."""
+        return self.makespan_ps / PS_PER_S
+
+    def __eq__(self, other: object) -> bool:
+        """Every time and count; the trace's table is compared by what its rows say, not by its numbering."""
+        if not isinstance(other, Run):
+            return NotImplemented
+        return (
+            (self.device, self.makespan_ps, dict(self.bounds_ps)) == (other.device, other.makespan_ps, dict(other.bounds_ps))
+            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start_ps", "end_ps", "busy_ps"))
+            and self.timeline == other.timeline
+            and len(self.trace) == len(other.trace)
+            and self.trace.compact().rows == other.trace.compact().rows
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -1,0 +1,83 @@
+"""Signatures interned once, with the cost of each: what all rows of a trace share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simdevice.records.op import CATEGORIES, Cost, Signature
+
+__all__ = ["OpTable"]
+
+Int64 = NDArray[np.int64]
+
+
+class OpTable:
+    """A growing list of signatures and their costs; a row of a trace names one by its index.
+
+    `cost_of` is asked once per new signature (front ends pass the cost registry's function).
+    """
+
+    def __init__(self, cost_of: Callable[[Signature], Cost]) -> None:
+        self.signatures: list[Signature] = []
+        self.costs: list[Cost] = []
+        self._cost_of = cost_of
+        self._index: dict[Signature, int] = {}
+        self._columns: dict[str, Int64] = {}
+
+    def __len__(self) -> int:
+        return len(self.signatures)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OpTable):
+            return NotImplemented
+        return self.signatures == other.signatures and self.costs == other.costs
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def intern(self, signature: Signature) -> int:
+        """The signature's index; a new one is costed and appended."""
+        index = self._index.get(signature)
+        if index is None:
+            index = self.append(signature)
+        return index
+
+    def append(self, signature: Signature, cost: Cost | None = None) -> int:
+        """Add a signature that is known to be new (with its cost where a file already holds it)."""
+        index = self._index[signature] = len(self.signatures)
+        self.signatures.append(signature)
+        self.costs.append(self._cost_of(signature) if cost is None else cost)
+        return index
+
+    def subset(self, indices: Iterable[int]) -> OpTable:
+        """A table of the given signatures only, in the given order, costs kept."""
+        table = OpTable(self._cost_of)
+        for index in indices:
+            table.append(self.signatures[index], self.costs[index])
+        return table
+
+    def column(self, name: str) -> Int64:
+        """One int64 per signature: `flops` (-1: unknown), `bytes_read`, `bytes_written`,
+        `weight_bytes`, `category` (index into CATEGORIES), `inputs`, `outputs` or `arity`."""
+        known = self._columns.get(name)
+        done = 0 if known is None else len(known)
+        if known is None or done < len(self):
+            fresh = np.fromiter((self._value(name, i) for i in range(done, len(self))), np.int64)
+            known = fresh if known is None else np.concatenate([known, fresh])
+            self._columns[name] = known
+        return known
+
+    def _value(self, name: str, index: int) -> int:
+        signature, cost = self.signatures[index], self.costs[index]
+        if name == "category":
+            return CATEGORIES.index(cost.category)
+        if name == "flops":
+            return -1 if cost.flops is None else cost.flops
+        if name == "arity":
+            return signature.arity
+        if name in ("inputs", "outputs"):
+            return len(getattr(signature, name))
+        value: int = getattr(cost, name)
+        return value
