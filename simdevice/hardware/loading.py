@@ -1,0 +1,126 @@
+"""Find machine descriptions by name or path and read them; a broken file is one line that names file, line and key."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from simdevice.errors import SpecError, UnknownNameError, nearest
+from simdevice.hardware.specs import AcceleratorSpec, DeviceSpec, FieldError, HostSpec, LinkSpec, RooflineSpec, Spec
+
+__all__ = ["config_root", "host_names", "link_names", "load", "load_host", "load_link", "names"]
+
+KINDS: dict[str, type[RooflineSpec] | type[AcceleratorSpec]] = {
+    "accelerator": AcceleratorSpec,
+    "roofline": RooflineSpec,
+}
+
+S = TypeVar("S", bound=Spec)
+
+
+def config_root() -> Path:
+    """The shipped descriptions: `simdevice/configs` when installed, `configs` beside the package in a checkout."""
+    package = Path(str(resources.files("simdevice")))
+    shipped = package / "configs"
+    return shipped if shipped.is_dir() else package.parent / "configs"
+
+
+def names() -> list[str]:
+    """The devices that `load` knows by name."""
+    return _stems("accelerators")
+
+
+def host_names() -> list[str]:
+    """The hosts that `load_host` knows by name."""
+    return _stems("hosts")
+
+
+def link_names() -> list[str]:
+    """The links that `load_link` knows by name."""
+    return _stems("links")
+
+
+def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
+    """A device by name, by the path of a YAML file, or as it is; `overrides` replace single fields.
+
+    Raises:
+        UnknownNameError: no preset of that name.
+        SpecError: a file that cannot be read or a value that cannot be.
+    """
+    if isinstance(device, (RooflineSpec, AcceleratorSpec)):
+        return device.replace(**overrides)
+    path = _find("accelerators", "device", device)
+    fields, lines = _read(path)
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        said = "is missing" if kind is None else f"is {kind!r}"
+        raise SpecError(f"{path}:{lines.get('kind', 1)}: field 'kind' {said}{nearest(str(kind), KINDS)}")
+    spec: DeviceSpec = _build(KINDS[kind], path, fields, lines)
+    return spec.replace(**overrides)
+
+
+def load_host(host: str | Path | HostSpec, **overrides: object) -> HostSpec:
+    """A host by name, path or object; errors as for `load`."""
+    spec = host if isinstance(host, HostSpec) else _load(HostSpec, "hosts", "host", host)
+    return spec.replace(**overrides)
+
+
+def load_link(link: str | Path | LinkSpec, **overrides: object) -> LinkSpec:
+    """A link by name, path or object; errors as for `load`."""
+    spec = link if isinstance(link, LinkSpec) else _load(LinkSpec, "links", "link", link)
+    return spec.replace(**overrides)
+
+
+def _load(cls: type[S], folder: str, kind: str, name: str | Path) -> S:
+    path = _find(folder, kind, name)
+    return _build(cls, path, *_read(path))
+
+
+def _stems(folder: str) -> list[str]:
+    return sorted(p.stem for p in (config_root() / folder).glob("*.yaml"))
+
+
+def _find(folder: str, kind: str, name: str | Path) -> Path:
+    """A name without a folder or ending is a preset; anything else is a path."""
+    if isinstance(name, str) and not name.endswith((".yaml", ".yml")) and "/" not in name and "\\" not in name:
+        known = _stems(folder)
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+        return config_root() / folder / f"{name}.yaml"
+    return Path(name)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """The fields of a YAML mapping and the line of each."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise SpecError(f"cannot read {path}: {why}") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise SpecError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}") from None
+    if not isinstance(node, yaml.MappingNode) or not isinstance(fields, dict):
+        raise SpecError(f"{path}: expected 'field: value' lines, got {type(fields).__name__}")
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            raise SpecError(f"{path}:{line}: field {key.value!r} is given twice, first on line {lines[key.value]}")
+        lines[key.value] = line
+    return {str(key): value for key, value in fields.items()}, lines
+
+
+def _build(cls: type[S], path: Path, fields: dict[str, Any], lines: dict[str, int]) -> S:
+    try:
+        return cls(**{"name": path.stem, **fields})
+    except FieldError as error:
+        line = f":{lines[error.key]}" if error.key in lines else ""
+        raise SpecError(f"{path}{line}: {error}") from None
