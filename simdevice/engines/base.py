@@ -1,24 +1,45 @@
-"""The engine contract: a Program in, a Timeline out. Engines see only a Program."""
+"""The engine contract: a Program in, a Timeline out. Engines see only a Program; they do no lowering.
+
+What every engine computes, for the tiles in program order:
+
+1. One load engine. A tile issues when the load before it ended. An operator's first tile waits
+   `launch_ticks` and for the operators it depends on. Then its operands and result are allocated
+   (at the earliest tick with room; what is freed at a tick is room at that tick), then the transfer
+   holds one memory channel.
+2. Computes run in order, one at a time whatever the unit.
+3. One store engine, in order; a transfer holds one memory channel. A tile that stores nothing
+   passes by.
+4. Operands are freed when the compute ends, the result when the store ends (when the compute ends
+   where nothing is stored). An operator is complete when all its tiles are.
+5. With one memory channel, loads and stores queue for it in the order of their requests; at the
+   same tick the store goes first.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
+from simdevice.errors import LoweringError
 from simdevice.records import Program, Timeline
 
-__all__ = ["Engine", "EngineState"]
+__all__ = ["Engine", "EngineState", "check"]
 
 
 class EngineState(Protocol):
-    """A simulation that grows: what a live session keeps between batches.
+    """A simulation that grows: what a live session keeps between batches. Appending a program in
+    pieces gives the times of the whole.
 
-    1. `append(program)` simulates further operators of the same machine (their `deps` count from
-       the first operator ever appended) and returns the eight times of the new tiles.
-    2. `not_before(tick)` makes every load issued later start at `tick` or after.
+    1. `append` further operators of the same machine.
+    2. `frontier(p)`: when the operators before p (all so far by default) are complete, given what was
+       appended; asking changes nothing.
+    3. `timeline()`: the times of every tile so far (of a state started with keep=True).
     """
 
-    def append(self, program: Program) -> Timeline: ...
-    def not_before(self, tick: int) -> None: ...
+    def append(self, program: Program) -> None: ...
+    def frontier(self, operators: int | None = None) -> int: ...
+    def timeline(self) -> Timeline: ...
 
 
 @runtime_checkable
@@ -28,7 +49,34 @@ class Engine(Protocol):
     name: str
 
     def run(self, program: Program) -> Timeline:
-        """Simulate a whole program from time zero."""
+        """Simulate a whole program from time zero.
 
-    def start(self) -> EngineState:
-        """A simulation without any tile yet."""
+        Raises:
+            LoweringError: a program that no machine can run; see `check`.
+        """
+
+    def start(self, *, keep: bool = True) -> EngineState:
+        """A simulation without any tile yet. keep=False: no timeline will be asked for, so that an
+        engine may forget what it no longer needs."""
+
+
+def check(program: Program) -> None:
+    """Refuse a program that would never end or reads what is not there.
+
+    Raises:
+        LoweringError: a tile larger than the buffer, a negative duration, a dependency on a later
+            operator, an operator without tiles.
+    """
+    tiles, first = program.tiles, program.first_operator
+    operator = np.arange(first, first + program.operators)
+    need = tiles.operand_bytes + tiles.result_bytes
+    if len(need) and need.max() > program.buffer_bytes:
+        raise LoweringError(f"a tile needs {need.max()} bytes of a buffer of {program.buffer_bytes}")
+    for name in ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes"):
+        if len(need) and getattr(tiles, name).min() < 0:
+            raise LoweringError(f"{name} must not be negative, got {getattr(tiles, name).min()}")
+    if (np.diff(program.first_tile) < 1).any():
+        raise LoweringError(f"operator {first + int(np.diff(program.first_tile).argmin())} has no tiles")
+    owner = np.repeat(operator, np.diff(program.dep_offsets))
+    if (program.deps >= owner).any() or (program.deps < 0).any() or (program.wait_for > operator).any():
+        raise LoweringError("an operator depends on itself or a later one")

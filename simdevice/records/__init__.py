@@ -2,7 +2,7 @@
 
 from simdevice.records.builder import TraceBuilder
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
-from simdevice.records.program import TIMELINE_FIELDS, Program, Timeline
+from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import Run
 from simdevice.records.table import OpTable
 from simdevice.records.trace import OpView, Origin, Rows, Trace
@@ -12,6 +12,7 @@ __all__ = [
     "FREE_CATEGORIES",
     "PHASES",
     "TIMELINE_FIELDS",
+    "UNITS",
     "Cost",
     "Op",
     "OpTable",
@@ -23,6 +24,7 @@ __all__ = [
     "Signature",
     "TensorRef",
     "TensorSpec",
+    "Tiles",
     "Timeline",
     "Trace",
     "TraceBuilder",

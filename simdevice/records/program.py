@@ -1,15 +1,24 @@
-"""A program of tiles for one machine, and the timeline an engine makes of it: columns, no behaviour."""
+"""A program of tiles for one machine, and the timeline an engine makes of it: columns, no timing rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TIMELINE_FIELDS", "Program", "Timeline"]
+from simdevice.units import PS_PER_S, ceil_div
+
+__all__ = ["TIMELINE_FIELDS", "UNITS", "Program", "Tiles", "Timeline"]
 
 Int64 = NDArray[np.int64]
+
+UNITS = ("array", "vector", "link")
+"""What computes a tile: the matrix array, the vector lanes, or the host link (which carries its data)."""
 
 TIMELINE_FIELDS = (
     "issue",
@@ -24,40 +33,146 @@ TIMELINE_FIELDS = (
 
 
 @dataclass(frozen=True)
-class Program:
-    """Tiles in program order, grouped by operator. All durations are in ticks (see `tick_ps`).
+class Tiles:
+    """Columns of tiles in lists; list i is tiles `offsets[i]:offsets[i + 1]`. Durations are in ticks.
 
-    Per tile: `op` (index into the operators), `load_ticks`, `compute_ticks`, `store_ticks` (0: no
-    transfer), `operand_bytes` (freed when its compute ends), `result_bytes` (freed when its store
-    ends; a tile that stores nothing frees it when its compute ends), `unit` (0 array, 1 vector).
-
-    Per operator: `first_tile` (one entry more than operators, so tiles of operator i are
-    first_tile[i]:first_tile[i+1]); `dep_offsets`/`deps`: the operators whose last store must have
-    ended before this operator's first load (already without views and parameters).
+    `load_ticks`, `compute_ticks`, `store_ticks` (0: nothing to transfer); `operand_bytes` are held
+    from allocation until the compute ends, `result_bytes` until the store ends (a tile that stores
+    nothing, such as a partial sum, releases them when its compute ends); `unit` indexes UNITS;
+    `work` counts multiply-adds on the array, lane operations on the vector unit, bytes on the link.
     """
 
-    op: Int64
+    offsets: Int64
     load_ticks: Int64
     compute_ticks: Int64
     store_ticks: Int64
     operand_bytes: Int64
     result_bytes: Int64
+    work: Int64
     unit: NDArray[np.uint8]
-    first_tile: Int64
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Tiles]) -> Tiles:
+        """The lists of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)[1:]}
+        counts = np.concatenate([np.diff(p.offsets) for p in parts])
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), **columns)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operators in program order, each a list of tiles. Operators with equal tiles share one list.
+
+    Per operator: `tile_list` (index into the lists of `tiles`); `deps[dep_offsets[i]:dep_offsets[i + 1]]`,
+    the operators that must be complete before its first tile loads (already without views and
+    parameters); `wait_for`, a number p: every operator before p must be complete too (0: none;
+    synchronisations and events lower to this); `trace_row` where it came from.
+
+    One tick is 1/`ticks_per_s` seconds: a picosecond, or a clock cycle where `quantised`.
+    `launch_ticks` pass before an operator's first tile may load. In a piece of a longer program,
+    `first_operator` operators come before it and deps and waits count from the very first.
+    """
+
+    tiles: Tiles
+    tile_list: Int64
     dep_offsets: Int64
     deps: Int64
+    wait_for: Int64
+    trace_row: Int64
     buffer_bytes: int
     dram_channels: int
-    tick_ps: int = 1
-    trace_row: Int64 | None = None
+    ticks_per_s: Fraction = Fraction(PS_PER_S)
+    quantised: bool = False
+    launch_ticks: int = 0
+    first_operator: int = 0
+
+    @property
+    def operators(self) -> int:
+        return len(self.tile_list)
 
     def __len__(self) -> int:
-        return len(self.op)
+        """Tiles, every repetition counted."""
+        return int(self.first_tile[-1])
+
+    @cached_property
+    def first_tile(self) -> Int64:
+        """Operator i owns tiles `first_tile[i]:first_tile[i + 1]`."""
+        out = np.zeros(self.operators + 1, np.int64)
+        np.cumsum(np.diff(self.tiles.offsets)[self.tile_list], out=out[1:])
+        return out
+
+    @cached_property
+    def operator(self) -> Int64:
+        """The operator of each tile."""
+        return np.repeat(np.arange(self.operators), np.diff(self.first_tile))
+
+    @cached_property
+    def _tile_index(self) -> Int64:
+        starts = self.tiles.offsets[self.tile_list] - self.first_tile[:-1]
+        return np.arange(len(self)) + starts[self.operator]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One value per tile: a column of `tiles`, repetitions written out."""
+        column: NDArray[Any] = getattr(self.tiles, name)
+        return column[self._tile_index]
+
+    def to_ps(self, ticks: Int64) -> Int64:
+        """Ticks as picoseconds, rounded up."""
+        scale = PS_PER_S / self.ticks_per_s
+        if scale == 1:
+            return ticks
+        if scale.denominator == 1:
+            return ticks * int(scale)
+        exact = [ceil_div(int(t) * scale.numerator, scale.denominator) for t in ticks.ravel()]
+        return np.array(exact, np.int64).reshape(ticks.shape)
+
+    @classmethod
+    def concatenate(cls, pieces: Sequence[Program]) -> Program:
+        """The whole program of which these are the pieces, in order."""
+        if len(pieces) == 1:
+            return pieces[0]
+        lists = np.cumsum([0, *(len(p.tiles.offsets) - 1 for p in pieces)])
+        shifts = np.cumsum([0, *(len(p.deps) for p in pieces)])
+        first = pieces[0]
+        return cls(
+            Tiles.concatenate([p.tiles for p in pieces]),
+            np.concatenate([p.tile_list + n for p, n in zip(pieces, lists, strict=False)]),
+            np.concatenate([*(p.dep_offsets[:-1] + n for p, n in zip(pieces, shifts, strict=False)), shifts[-1:]]),
+            np.concatenate([p.deps for p in pieces]),
+            np.concatenate([p.wait_for for p in pieces]),
+            np.concatenate([p.trace_row for p in pieces]),
+            first.buffer_bytes,
+            first.dram_channels,
+            first.ticks_per_s,
+            first.quantised,
+            first.launch_ticks,
+            first.first_operator,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Equal tile for tile and dependency for dependency, however the lists are shared."""
+        if not isinstance(other, Program):
+            return NotImplemented
+        per_op = ("first_tile", "dep_offsets", "deps", "wait_for", "trace_row")
+        machine = ("buffer_bytes", "dram_channels", "ticks_per_s", "quantised", "launch_ticks", "first_operator")
+        return (
+            all(getattr(self, n) == getattr(other, n) for n in machine)
+            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in per_op)
+            and all(np.array_equal(self.column(f.name), other.column(f.name)) for f in fields(Tiles)[1:])
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Eight times per tile, in the program's ticks, and the makespan."""
+    """Eight times per tile, in the program's ticks, and when the last of them is over.
+
+    A load begins at `allocated`, or later where it waits for the only memory channel. A tile that
+    stores nothing has store_start = store_end = compute_end.
+    """
 
     issue: Int64
     dependencies_met: Int64
@@ -67,15 +182,18 @@ class Timeline:
     compute_end: Int64
     store_start: Int64
     store_end: Int64
-    makespan: int
 
     def __len__(self) -> int:
         return len(self.issue)
 
+    @cached_property
+    def makespan(self) -> int:
+        """The last store end (or compute end) of all."""
+        return int(self.store_end.max(initial=0))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Timeline):
             return NotImplemented
-        same = (np.array_equal(getattr(self, f), getattr(other, f)) for f in TIMELINE_FIELDS)
-        return self.makespan == other.makespan and all(same)
+        return all(np.array_equal(getattr(self, f), getattr(other, f)) for f in TIMELINE_FIELDS)
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -1,0 +1,127 @@
+"""The event-driven model: load, compute and store as SimPy processes around shared resources."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import simpy
+
+from simdevice.engines.base import check
+from simdevice.engines.replay import Replay
+from simdevice.records import TIMELINE_FIELDS, Program, Timeline
+
+__all__ = ["SimpyEngine"]
+
+Steps = Generator[simpy.Event, Any, None]
+
+AFTER_ALL_ELSE = 2
+"""An event priority after SimPy's own (URGENT 0, NORMAL 1): last of all that happens at a tick."""
+
+
+class SimpyEngine:
+    """Engine "simpy"."""
+
+    name = "simpy"
+
+    def run(self, program: Program) -> Timeline:
+        check(program)
+        return _Machine(program).run()
+
+    def start(self, *, keep: bool = True) -> Replay:
+        return Replay(self.run)
+
+
+class _Machine:
+    """1. Construct: resources and three processes. 2. `run` until no event is left. 3. Read `times`."""
+
+    def __init__(self, program: Program) -> None:
+        self.env = env = simpy.Environment()
+        self.program = program
+        self.memory = simpy.Resource(env, program.dram_channels)
+        self.noc_in, self.noc_out = simpy.Resource(env, 1), simpy.Resource(env, 1)
+        self.buffer = simpy.Container(env, program.buffer_bytes, program.buffer_bytes)
+        self.ready, self.computed = simpy.Store(env), simpy.Store(env)
+        self.times = np.zeros((8, len(program)), np.int64)
+        self.complete = [env.event() for _ in range(program.operators)]
+        self.left = np.diff(program.first_tile).tolist()  # tiles of each operator still to end
+        self.operator = program.operator.tolist()
+        names = ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes")
+        self.load_ticks, self.compute_ticks, self.store_ticks, self.operands, self.results = (
+            program.column(n).tolist() for n in names
+        )
+
+    def run(self) -> Timeline:
+        for process in (self.load(), self.compute(), self.store()):
+            self.env.process(process)
+        self.env.run()
+        return Timeline(**dict(zip(TIMELINE_FIELDS, self.times, strict=True)))
+
+    def load(self) -> Steps:
+        """In program order: dependencies, buffer space, one memory channel and the NoC inwards."""
+        env, program, times = self.env, self.program, self.times
+        first, offsets, deps = program.first_tile.tolist(), program.dep_offsets.tolist(), program.deps.tolist()
+        waited = 0
+        for operator, wait in enumerate(program.wait_for.tolist()):
+            for tile in range(first[operator], first[operator + 1]):
+                times[0, tile] = env.now
+                if tile == first[operator]:
+                    yield env.timeout(program.launch_ticks)
+                    for needed in (*deps[offsets[operator] : offsets[operator + 1]], *range(waited, wait)):
+                        yield self.complete[needed]
+                    waited = max(waited, wait)
+                times[1, tile] = env.now
+                if size := self.operands[tile] + self.results[tile]:
+                    yield self.buffer.get(size)
+                times[2, tile] = env.now
+                if ticks := self.load_ticks[tile]:
+                    yield self.after_all_else()  # so that a store that asks at this tick goes first
+                    with self.memory.request() as channel, self.noc_in.request() as port:
+                        yield channel & port
+                        yield env.timeout(ticks)
+                times[3, tile] = env.now
+                yield self.ready.put(tile)
+
+    def compute(self) -> Steps:
+        """In order, one tile at a time over all units."""
+        for _ in range(len(self.program)):
+            tile = yield self.ready.get()
+            self.times[4, tile] = self.env.now
+            yield self.env.timeout(self.compute_ticks[tile])
+            self.times[5:, tile] = self.env.now
+            if self.store_ticks[tile]:
+                yield from self.free(self.operands[tile])
+                yield self.computed.put(tile)
+            else:
+                yield from self.free(self.operands[tile] + self.results[tile])
+                self.end(tile)
+
+    def store(self) -> Steps:
+        """In order: one memory channel and the NoC outwards, then the result's space is free."""
+        for _ in range(np.count_nonzero(self.store_ticks)):
+            tile = yield self.computed.get()
+            with self.memory.request() as channel, self.noc_out.request() as port:
+                yield channel & port
+                self.times[6, tile] = self.env.now
+                yield self.env.timeout(self.store_ticks[tile])
+            self.times[7, tile] = self.env.now
+            yield from self.free(self.results[tile])
+            self.end(tile)
+
+    def free(self, size: int) -> Steps:
+        if size:
+            yield self.buffer.put(size)
+
+    def end(self, tile: int) -> None:
+        """The last tile of an operator to end completes it."""
+        operator = self.operator[tile]
+        self.left[operator] -= 1
+        if not self.left[operator]:
+            self.complete[operator].succeed()
+
+    def after_all_else(self) -> simpy.Event:
+        event = self.env.event()
+        event._ok, event._value = True, None
+        self.env.schedule(event, priority=AFTER_ALL_ELSE)  # type: ignore[arg-type]
+        return event
