@@ -100,7 +100,12 @@ class Costs:
         """
         found = self.rule(signature.name)
         if found is not None:
-            return found.function(signature)
+            cost = found.function(signature)
+            if self._strict and cost.category == "unknown":
+                raise UncostedOperatorError(f"no cost for {signature.name!r}: {cost.reason}")
+            return cost
         if self._strict:
-            raise UncostedOperatorError(f"no cost rule for {signature.name!r}: give one as rules={{{signature.name!r}: ...}}")
+            raise UncostedOperatorError(
+                f"no cost rule for {signature.name!r}: give one as rules={{{signature.name!r}: ...}}"
+            )
         return streamed(signature, "unknown", None, reason="no cost rule")

@@ -22,6 +22,7 @@ CATEGORIES = (
     "norm",
     "sort",
     "fft",
+    "linalg",
     "gather",
     "movement",
     "creation",

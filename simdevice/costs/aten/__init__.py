@@ -1,1 +1,43 @@
-"""Rules for PyTorch's operators, one file per family."""
+"""Cost rules for PyTorch's ATen operators, a file per family; importing a family registers it."""
+
+from simdevice.costs.aten import (
+    attention,
+    contraction,
+    convolution,
+    creation,
+    fft,
+    gather,
+    interpolation,
+    linalg,
+    movement,
+    norm,
+    optimizer,
+    pointwise,
+    reduction,
+    rnn,
+    softmax,
+    sort,
+    unknown,
+    view,
+)
+
+__all__ = [
+    "attention",
+    "contraction",
+    "convolution",
+    "creation",
+    "fft",
+    "gather",
+    "interpolation",
+    "linalg",
+    "movement",
+    "norm",
+    "optimizer",
+    "pointwise",
+    "reduction",
+    "rnn",
+    "softmax",
+    "sort",
+    "unknown",
+    "view",
+]

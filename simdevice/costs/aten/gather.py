@@ -1,0 +1,132 @@
+"""Look-ups and scatters by index: a look-up reads its indices and the rows it picks, never the table.
+
+A scatter that accumulates adds once per element of its source; all else is 0 FLOPs.
+"""
+
+from __future__ import annotations
+
+from simdevice.costs.aten._common import aten, elements, lookup
+from simdevice.costs.registry import register, streamed
+from simdevice.records import Cost, Signature
+
+__all__: list[str] = []
+
+
+@register(
+    *aten("_unsafe_index _unsafe_masked_index embedding gather index index_select masked_select take take_along_dim")
+)
+def pick(signature: Signature) -> Cost:
+    """The first input is the table; as many of its elements are read as are written."""
+    return lookup(signature, elements(signature.outputs))
+
+
+@register(*aten("nonzero nonzero_static repeat_interleave"))
+def compact(signature: Signature) -> Cost:
+    """Reads its inputs once and writes what it found or repeated."""
+    return streamed(signature, "gather", 0)
+
+
+@register(*aten("max_unpool2d max_unpool3d"))
+def unpool(signature: Signature) -> Cost:
+    """Values go to the places that the indices name; the rest is zero."""
+    return streamed(signature, "gather", 0)
+
+
+@register(*aten("index_copy index_fill masked_scatter"))
+def place(signature: Signature) -> Cost:
+    """A copy of self with other values at some places."""
+    return streamed(signature, "gather", 0)
+
+
+@register(*aten("_index_put_impl _unsafe_index_put index_put put"), attributes=("accumulate",))
+def put(signature: Signature) -> Cost:
+    """The values are the last input."""
+    adds = signature.inputs[-1].numel if signature.attribute("accumulate") else 0
+    return streamed(signature, "gather", adds)
+
+
+@register("aten._unsafe_masked_index_put_accumulate")
+def put_accumulate(signature: Signature) -> Cost:
+    """Always accumulates; the values are the last input."""
+    return streamed(signature, "gather", signature.inputs[-1].numel)
+
+
+@register("aten.scatter", attributes=("reduce",))
+def scatter(signature: Signature) -> Cost:
+    """self, index, and perhaps a source; accumulates only where `reduce` says how."""
+    adds = signature.inputs[1].numel if signature.attribute("reduce") is not None else 0
+    return streamed(signature, "gather", adds)
+
+
+@register(*aten("scatter_add scatter_reduce"))
+def scatter_accumulate(signature: Signature) -> Cost:
+    """One combination per index."""
+    return streamed(signature, "gather", signature.inputs[1].numel)
+
+
+@register(*aten("index_add index_reduce"))
+def index_accumulate(signature: Signature) -> Cost:
+    """One combination per element of the source, the last input."""
+    return streamed(signature, "gather", signature.inputs[-1].numel)
+
+
+@register("aten.embedding_dense_backward")
+def embedding_backward(signature: Signature) -> Cost:
+    """Adds each row of the gradient into a table that is written whole."""
+    return streamed(signature, "gather", signature.inputs[0].numel)
+
+
+# Bags of embeddings: rows are picked and reduced in one go
+
+
+def _row(signature: Signature) -> int:
+    return signature.outputs[0].shape[-1]
+
+
+@register(
+    *aten("_embedding_bag _embedding_bag_forward_only embedding_bag"),
+    attributes=("per_sample_weights",),
+)
+def embedding_bag(signature: Signature) -> Cost:
+    """weight, indices, offsets, ...: one addition per element picked, one multiplication more with sample weights."""
+    picked = signature.inputs[1].numel * _row(signature)
+    return lookup(signature, picked, flops=picked * (2 if signature.attribute("per_sample_weights") else 1))
+
+
+@register(
+    *aten("_embedding_bag_backward _embedding_bag_dense_backward"),
+    attributes=("per_sample_weights",),
+)
+def embedding_bag_backward(signature: Signature) -> Cost:
+    """grad, indices, ...: each bag's gradient goes to every row it picked."""
+    grad, indices = signature.inputs[:2]
+    picked = indices.numel * grad.shape[-1]
+    return streamed(signature, "gather", picked * (2 if signature.attribute("per_sample_weights") else 1))
+
+
+@register("aten._embedding_bag_per_sample_weights_backward")
+def sample_weights_backward(signature: Signature) -> Cost:
+    """grad, weight, indices, ...: the dot product of a picked row with its bag's gradient."""
+    grad, _, indices = signature.inputs[:3]
+    picked = indices.numel * grad.shape[-1]
+    return lookup(signature, picked, table=1, flops=2 * picked)
+
+
+# Class-index losses pick one log-probability per target
+
+
+@register(*aten("nll_loss_forward nll_loss2d_forward"))
+def nll_loss(signature: Signature) -> Cost:
+    """Reads one log-probability per target and sums them."""
+    targets = signature.inputs[1].numel
+    return lookup(signature, targets, flops=targets)
+
+
+@register(*aten("nll_loss_backward nll_loss2d_backward"))
+def nll_loss_backward(signature: Signature) -> Cost:
+    """grad_output, self, target, ...: writes a gradient that is zero but for one element per target.
+
+    self is named for its shape only.
+    """
+    targets = signature.inputs[2].numel
+    return lookup(signature, 0, table=1, flops=targets)
