@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from simdevice.costs.registry import streamed
 from simdevice.records import Cost, Signature, TensorSpec
 from simdevice.records.dtypes import nbytes
 
-__all__ = ["aten", "ceil_log2", "elements", "lookup", "unknown"]
+__all__ = ["aten", "ceil_log2", "cost", "elements", "lookup", "unknown"]
 
 
 def aten(names: str) -> tuple[str, ...]:
@@ -24,6 +24,17 @@ def elements(tensors: Iterable[TensorSpec]) -> int:
 def ceil_log2(count: int) -> int:
     """Comparisons that find one place among `count`: the logarithm to base 2, rounded up."""
     return max(count - 1, 0).bit_length()
+
+
+def cost(category: str, flops: int, read: Sequence[TensorSpec], written: Sequence[TensorSpec]) -> Cost:
+    """Where not every input is read: one that is overwritten, or named only for its shape, moves no bytes."""
+    return Cost(
+        category,
+        flops,
+        bytes_read=sum(t.nbytes for t in read),
+        bytes_written=sum(t.nbytes for t in written),
+        weight_bytes=sum(t.nbytes for t in read if t.is_weight),
+    )
 
 
 def unknown(signature: Signature, reason: str) -> Cost:

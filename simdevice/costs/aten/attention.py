@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from simdevice.costs.aten._common import aten, unknown
+from simdevice.costs.aten._common import aten, cost, unknown
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature, TensorSpec
 
@@ -17,14 +17,7 @@ NESTED = "nested tensors: their lengths are data, not shapes"
 
 def _attention(signature: Signature, flops: int, first: int = 0) -> Cost:
     """Reads query, key and value (inputs from `first`) and writes the first output; the scores stay on chip."""
-    read = signature.inputs[first : first + 3]
-    return Cost(
-        "attention",
-        flops,
-        bytes_read=sum(t.nbytes for t in read),
-        bytes_written=signature.outputs[0].nbytes,
-        weight_bytes=sum(t.nbytes for t in read if t.is_weight),
-    )
+    return cost("attention", flops, signature.inputs[first : first + 3], signature.outputs[:1])
 
 
 def _scores(query: TensorSpec, key: TensorSpec) -> int:

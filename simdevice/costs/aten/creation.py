@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, elements
+from simdevice.costs.aten._common import aten, cost, elements
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -26,7 +26,7 @@ RANDOM = aten("""
 @register(*CONSTANTS, *WINDOWS, *RANDOM)
 def creation(signature: Signature) -> Cost:
     """A tensor that is named only for its shape, or overwritten, is not read."""
-    return Cost("creation", 0, bytes_read=0, bytes_written=sum(t.nbytes for t in signature.outputs))
+    return cost("creation", 0, (), signature.outputs)
 
 
 @register("aten.normal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, elements
+from simdevice.costs.aten._common import aten, cost, elements
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -50,27 +50,14 @@ def movement(signature: Signature) -> Cost:
 def copy(signature: Signature) -> Cost:
     """Reads the source only: the destination, where it is listed, is overwritten or a shape."""
     first = signature.name == "aten._copy_from"  # (source, destination); the others name the destination first
-    source = signature.inputs[0 if first else -1]
-    return Cost(
-        "movement",
-        0,
-        bytes_read=source.nbytes,
-        bytes_written=sum(t.nbytes for t in signature.outputs),
-        weight_bytes=source.nbytes if source.is_weight else 0,
-    )
+    return cost("movement", 0, signature.inputs[:1] if first else signature.inputs[-1:], signature.outputs)
 
 
 @register("aten._foreach_copy")
 def copies(signature: Signature) -> Cost:
     """Destinations, where they are listed, come first and are not read."""
     sources = signature.inputs[-len(signature.outputs) :] if signature.outputs else ()
-    return Cost(
-        "movement",
-        0,
-        bytes_read=sum(t.nbytes for t in sources),
-        bytes_written=sum(t.nbytes for t in signature.outputs),
-        weight_bytes=sum(t.nbytes for t in sources if t.is_weight),
-    )
+    return cost("movement", 0, sources, signature.outputs)
 
 
 ACCUMULATING = aten("""
@@ -81,12 +68,11 @@ ACCUMULATING = aten("""
 
 @register(*ACCUMULATING)
 def accumulate(signature: Signature) -> Cost:
-    """Places that several gradients came from are summed: 1 per element read."""
-    return streamed(signature, "reduction", elements(signature.inputs[:1]))
+    """Places that several gradients came from are summed: 1 per element read. A second input gives the shape."""
+    return cost("reduction", elements(signature.inputs[:1]), signature.inputs[:1], signature.outputs)
 
 
 @register("aten._local_scalar_dense")
 def item(signature: Signature) -> Cost:
     """One element crosses to the host."""
-    (source,) = signature.inputs
-    return Cost("transfer", 0, bytes_read=source.nbytes, bytes_written=0)
+    return cost("transfer", 0, signature.inputs, ())

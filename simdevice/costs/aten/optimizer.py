@@ -5,7 +5,7 @@ The foreach forms (`_foreach_add_`, ...) are elementwise operators and live in `
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, elements
+from simdevice.costs.aten._common import aten, cost, elements
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
@@ -20,13 +20,7 @@ def _step(signature: Signature, lists: int, flops_per_parameter: int) -> Cost:
     count = len(signature.outputs) // lists
     parameters = elements(signature.outputs[:count])
     written = (*signature.outputs[:count], *signature.outputs[2 * count :])
-    return Cost(
-        "elementwise",
-        flops_per_parameter * parameters,
-        bytes_read=sum(t.nbytes for t in signature.inputs),
-        bytes_written=sum(t.nbytes for t in written),
-        weight_bytes=sum(t.nbytes for t in signature.inputs if t.is_weight),
-    )
+    return cost("elementwise", flops_per_parameter * parameters, signature.inputs, written)
 
 
 @register(*aten("_fused_adam _fused_adamw"), attributes=("weight_decay", "amsgrad", "maximize"))

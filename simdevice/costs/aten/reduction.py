@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, ceil_log2, elements
+from simdevice.costs.aten._common import aten, ceil_log2, cost, elements
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 from simdevice.records.dtypes import nbytes
@@ -25,14 +25,7 @@ def reduction(signature: Signature) -> Cost:
 @register(*aten("_cummax_helper _cummin_helper"))
 def running_extreme(signature: Signature) -> Cost:
     """Scans self into given values and indices, which are only written."""
-    source = signature.inputs[0]
-    return Cost(
-        "reduction",
-        source.numel,
-        bytes_read=source.nbytes,
-        bytes_written=sum(t.nbytes for t in signature.outputs),
-        weight_bytes=source.nbytes if source.is_weight else 0,
-    )
+    return cost("reduction", signature.inputs[0].numel, signature.inputs[:1], signature.outputs)
 
 
 @register(*aten("max min"))
@@ -162,16 +155,31 @@ def pooling(signature: Signature) -> Cost:
     return streamed(signature, "pooling", signature.inputs[0].numel)
 
 
-POOLING_BACKWARD = aten("""
-    _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward
-    adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool2d_backward avg_pool3d_backward
-    fractional_max_pool2d_backward fractional_max_pool3d_backward max_pool2d_backward max_pool2d_with_indices_backward
-    max_pool3d_with_indices_backward mkldnn_adaptive_avg_pool2d_backward mkldnn_max_pool2d_backward
-    mkldnn_max_pool3d_backward
+@register(
+    *aten(
+        "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward avg_pool2d_backward"
+    ),
+    *aten("avg_pool3d_backward mkldnn_adaptive_avg_pool2d_backward"),
+)
+def average_backward(signature: Signature) -> Cost:
+    """1 per element of the pooled input, as forward: that is the gradient's size. The input gives its shape only."""
+    return cost("pooling", elements(signature.outputs[:1]), signature.inputs[:1], signature.outputs)
+
+
+WITH_INDICES = aten("""
+    adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward
+    fractional_max_pool3d_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward
 """)
 
 
-@register(*POOLING_BACKWARD)
-def pooling_backward(signature: Signature) -> Cost:
-    """1 per element of the pooled input, as forward: that is the gradient's size."""
+@register(*WITH_INDICES)
+def maximum_backward(signature: Signature) -> Cost:
+    """grad_output, input, indices: the input gives its shape only."""
+    grad, _, indices = signature.inputs
+    return cost("pooling", elements(signature.outputs[:1]), (grad, indices), signature.outputs)
+
+
+@register(*aten("max_pool2d_backward mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward"))
+def searched_maximum_backward(signature: Signature) -> Cost:
+    """Without indices, the maxima are looked for again."""
     return streamed(signature, "pooling", elements(signature.outputs[:1]))
