@@ -1,0 +1,36 @@
+"""Files: where the shipped descriptions are, and writing so that nothing half-written is left behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["atomic_write", "config_root"]
+
+
+def config_root() -> Path:
+    """The shipped descriptions: `simdevice/configs` when installed, `configs` beside the package in a checkout."""
+    package = Path(str(resources.files("simdevice")))
+    shipped = package / "configs"
+    return shipped if shipped.is_dir() else package.parent / "configs"
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file that appears under `path` only when the block ends well: a temporary neighbour, then a rename."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+        os.chmod(name, 0o644)  # mkstemp gives owner-only permissions
+        os.replace(name, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise

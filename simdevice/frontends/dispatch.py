@@ -1,0 +1,234 @@
+"""Trace a program by watching PyTorch's dispatcher: meta, fake, real and simacc tensors alike."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from simdevice.costs import Costs
+from simdevice.errors import UnknownNameError
+from simdevice.frontends.base import Workload
+from simdevice.frontends.fake import fake_cpu
+from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
+from simdevice.frontends.scopes import ModuleScopes
+from simdevice.frontends.storages import StorageIds
+from simdevice.frontends.versions import versions
+from simdevice.records import PHASES, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
+
+__all__ = ["DispatchRecorder", "trace"]
+
+_Tensor = torch.Tensor
+_FORWARD, _BACKWARD, _OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward", "optimizer"))
+
+
+class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's __init_subclass__
+    """Turns each operator call of this thread into a row.
+
+    Lifecycle: 1. construct, with the module whose parameters are weights and whose paths are scopes;
+    2. enter once, run the program, leave; 3. `finish`.
+
+    A call whose shapes, types and declared attributes were seen before costs one dictionary look-up:
+    the key is built from what the tensors say, and only a new key makes a Signature.
+    """
+
+    def __init__(self, costs: Costs, root: torch.nn.Module | None = None, *, scopes: bool = True) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._costs = costs
+        self._builder = TraceBuilder(OpTable(costs))
+        self._storages = StorageIds()
+        self._root = root
+        self._scopes = ModuleScopes(self._builder.scope, root) if scopes else None
+        self._plans: dict[Any, CallPlan] = {}
+        self._indices: dict[tuple[Any, ...], int] = {}
+        self._optimizing = False
+        self._hooks: list[Any] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No wrapper around each call: torch.compile already runs eagerly while a mode like this is on."""
+        return False
+
+    def __enter__(self) -> DispatchRecorder:
+        if self._root is not None:
+            self._storages.weights(self._root.parameters())
+        if self._scopes is not None:
+            self._scopes.__enter__()
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
+        super().__exit__(kind, error, tb)  # type: ignore[no-untyped-call]
+        for hook in self._hooks:
+            hook.remove()
+        self._storages.close()
+        if self._scopes is not None:
+            self._scopes.__exit__(kind, error, tb)
+
+    @property
+    def table(self) -> OpTable:
+        """Signatures and costs so far."""
+        return self._builder.table
+
+    def finish(self, origin: Origin) -> Trace:
+        """The trace."""
+        return self._builder.finish(origin)
+
+    def _optimizer_begins(self, *unused: Any) -> None:
+        self._optimizing = True
+
+    def _optimizer_ends(self, *unused: Any) -> None:
+        self._optimizing = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types and any(t is not FakeTensor and is_traceable_wrapper_subclass_type(t) for t in types):
+            return NotImplemented  # the subclass unwraps itself; its inner operators come back here
+        kwargs = kwargs or {}
+        plan = self._plans.get(func) or self._plan(func)
+        if plan.is_query:
+            return func(*args, **kwargs)
+        key: list[Any] = [func]
+        tensors: list[int] = []
+        given = len(args)
+        for position, name in plan.reads:  # before the call: it may change a tensor's shape or storage
+            value = args[position] if position < given else kwargs.get(name)
+            if isinstance(value, _Tensor):
+                self._note(value, key, tensors)
+            elif value is not None:
+                self._note_all(value, key, tensors)
+        inputs = len(tensors)
+        key.append(inputs)
+        for position, name, default in plan.attributes:
+            value = args[position] if position < given else kwargs.get(name, default)
+            key.append(plain(value))
+        out = func(*args, **kwargs)
+        if isinstance(out, _Tensor):
+            self._note(out, key, tensors)
+        elif out is not None:
+            self._note_all(out, key, tensors)
+        for position, name in plan.mutates:
+            self._note_all(args[position] if position < given else kwargs.get(name), key, tensors)
+        found = tuple(key)
+        index = self._indices.get(found)
+        if index is None:
+            index = self._indices[found] = self._builder.table.intern(_signature(plan, found, inputs))
+        phase, scope = self._where()
+        self._builder.add(index, tensors, phase=phase, scope=scope)
+        return out
+
+    def _plan(self, func: Any) -> CallPlan:
+        plan = self._plans[func] = plan_call(func, self._costs)
+        return plan
+
+    def _note(self, tensor: torch.Tensor, key: list[Any], tensors: list[int]) -> None:
+        """Append a tensor's shape, type and weight flag to the key and its serial to `tensors`."""
+        serial, is_weight = self._storages.of(tensor)
+        key += (tensor.shape, tensor.dtype, is_weight)
+        tensors.append(serial)
+
+    def _note_all(self, value: Any, key: list[Any], tensors: list[int]) -> None:
+        """The same for every tensor in nested lists; what is no tensor doesn't count."""
+        if isinstance(value, _Tensor):
+            self._note(value, key, tensors)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                self._note_all(item, key, tensors)
+
+    def _where(self) -> tuple[int, int]:
+        """The phase and the scope of the call that is running."""
+        scopes = self._scopes
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            if scopes is None:
+                return _BACKWARD, 0
+            return _BACKWARD, scopes.current if scopes.inside else scopes.of_node(node)
+        if scopes is None:
+            return (_OPTIMIZER if self._optimizing else _FORWARD), 0
+        return (_OPTIMIZER if self._optimizing and not scopes.inside else _FORWARD), scopes.current
+
+
+def _signature(plan: CallPlan, key: tuple[Any, ...], inputs: int) -> Signature:
+    """A key as a Signature: (function, 3 per input, how many inputs, attributes, 3 per output)."""
+    values = key[2 + 3 * inputs :]
+    attributes = len(plan.attributes)
+    return Signature(
+        plan.name,
+        _specs(key[1 : 1 + 3 * inputs]),
+        _specs(values[attributes:]),
+        tuple((name, value) for (_, name, _), value in zip(plan.attributes, values, strict=False)),
+    )
+
+
+def _specs(flat: tuple[Any, ...]) -> tuple[TensorSpec, ...]:
+    return tuple(spec_of(*flat[i : i + 3]) for i in range(0, len(flat), 3))
+
+
+def trace(
+    workload: Workload, costs: Costs, *, fake: str | None = None, scopes: bool = True, flop_counter: bool = False
+) -> Trace:
+    """Run the workload once and give its operators. A module runs without gradients; a function as it is.
+
+    Raises:
+        UnknownNameError: `fake` is neither None nor "cpu".
+    """
+    if fake not in (None, "cpu"):
+        raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
+    program = workload.program
+    root = program if isinstance(program, torch.nn.Module) else None
+    with contextlib.ExitStack() as stack:
+        if fake is not None:
+            twins = stack.enter_context(fake_cpu(program))
+            workload = replace(workload, args=twins.tree(workload.args), kwargs=twins.tree(dict(workload.kwargs)))
+        if root is not None:
+            stack.enter_context(torch.no_grad())
+        args, kwargs = workload.args, workload.kwargs
+        if workload.warm_up is not None:
+            args, kwargs = workload.warm_up(workload)
+        device = _device(root, args, kwargs)
+        started = time.perf_counter()
+        counter = stack.enter_context(FlopCounterMode(display=False)) if flop_counter else None
+        with DispatchRecorder(costs, root, scopes=scopes) as recorder:
+            program(*args, **kwargs)
+    origin = Origin(
+        frontend="dispatch",
+        device=f"{device} (fake)" if fake else device,
+        workload=" ".join(part for part in (workload.name, workload.description) if part),
+        path=_path(workload, recorder),
+        versions=versions(),
+        flop_counter=counter.get_total_flops() if counter is not None else None,
+    )
+    made = recorder.finish(origin)
+    return replace(made, origin=replace(origin, capture_s=time.perf_counter() - started))
+
+
+def _path(workload: Workload, recorder: DispatchRecorder) -> str:
+    """Which way through a library the trace shows: what the workload says, and how attention was done."""
+    names = {signature.name for signature in recorder.table.signatures}
+    fused = sorted(name for name in names if "scaled_dot_product" in name or "flex_attention" in name)
+    said = [workload.path] if workload.path else []
+    if fused:
+        said.append(f"fused attention ({', '.join(fused)})")
+    elif names & {"aten._softmax", "aten._safe_softmax"}:
+        said.append("attention as matrix products and softmax")
+    return ", ".join(said)
+
+
+def _device(root: torch.nn.Module | None, *inputs: Any) -> str:
+    """The device type the tensors claim: the parameters', else the inputs'."""
+    tensors: list[torch.Tensor] = []
+    if root is not None:
+        tensors += list(root.parameters())[:1]
+    tensors += [t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]
+    return tensors[0].device.type if tensors else ""
