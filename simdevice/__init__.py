@@ -1,0 +1,37 @@
+"""Put an accelerator that does not exist yet under real programs. Names are imported when first used:
+`import simdevice` needs neither torch nor pydantic."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simdevice.devices import get as device
+    from simdevice.records import Run, Trace
+    from simdevice.workloads import models
+    from simdevice.workloads.tracing import trace
+
+__all__ = ["Run", "Trace", "device", "models", "trace"]
+
+_WHERE = {
+    "Run": "simdevice.records:Run",
+    "Trace": "simdevice.records:Trace",
+    "device": "simdevice.devices:get",
+    "models": "simdevice.workloads.models",
+    "trace": "simdevice.workloads.tracing:trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'simdevice' has no attribute {name!r}")
+    module, _, attribute = _WHERE[name].partition(":")
+    found = import_module(module)
+    value = getattr(found, attribute) if attribute else found
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -14,7 +14,7 @@ from simdevice.workloads import configurations
 from simdevice.workloads.inputs import accepts, for_model, tokens
 from simdevice.workloads.tiny_cnn import TinyCnn
 
-__all__ = ["build", "decode", "names", "prefill", "tokens"]
+__all__ = ["build", "decode", "names", "prefill", "takes_made_inputs", "tokens"]
 
 _OWN = {"tiny-cnn": TinyCnn}
 
@@ -90,6 +90,11 @@ def _dtype(name: str | torch.dtype) -> torch.dtype:
         floats = [n for n in dir(torch) if isinstance(getattr(torch, n), torch.dtype) and "float" in n]
         raise UnknownNameError("dtype", name, floats)
     return found
+
+
+def takes_made_inputs(model: Any) -> bool:
+    """Whether `prefill` can make this model's inputs."""
+    return isinstance(model, TinyCnn) or (hasattr(model, "config") and hasattr(model, "main_input_name"))
 
 
 def prefill(model: torch.nn.Module, length: int, *, batch: int = 1, name: str = "") -> Workload:
