@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from simdevice.records import OpTable, Rows, Run, Trace
 
@@ -32,6 +33,10 @@ class Session(ABC):
     def event_ps(self, event: int) -> int:
         """The completion frontier at the position where this event (an id in the trace) was last
         recorded; raises KeyError when it was not."""
+
+    @abstractmethod
+    def forget_events(self, events: Iterable[int]) -> None:
+        """These events will not be asked for again."""
 
     @abstractmethod
     def finish(self, trace: Trace) -> Run:

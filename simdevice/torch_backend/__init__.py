@@ -1,0 +1,21 @@
+"""The Python half of the simacc device for PyTorch. `import torch` calls `autoload` (entry point
+`torch.backends`); nothing heavy is imported until the device is first used."""
+
+from __future__ import annotations
+
+__all__ = ["autoload"]
+
+
+def autoload() -> None:
+    """Make `torch.device("simacc")` and `torch.simacc` known. Never raises: a broken build warns once."""
+    import torch
+
+    from simdevice.torch_backend import namespace
+    from simdevice.torch_backend.build import load_prebuilt
+
+    if torch._C._get_privateuse1_backend_name() == "simacc":
+        return
+    torch.utils.rename_privateuse1_backend("simacc")
+    torch._register_device_module("simacc", namespace)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    load_prebuilt()

@@ -1,0 +1,26 @@
+// Device tensors seen as CPU tensors over the same bytes, and back.
+#pragma once
+
+#include "../runtime/Block.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace simacc {
+
+// A CPU tensor over a device tensor's bytes: sizes, strides, offset, conjugate and negative bits kept.
+at::Tensor host_view(const at::Tensor& device_tensor);
+
+// A device tensor over a CPU tensor's bytes, in a storage of its own.
+at::Tensor wrap(const at::Tensor& cpu_tensor, c10::DeviceIndex device);
+
+// A device tensor over `storage`, laid out as `cpu_tensor`.
+at::Tensor wrap_in(c10::Storage storage, const at::Tensor& cpu_tensor);
+
+// After a kernel changed the layout or storage size of an alias: make the device tensor match.
+void adopt_layout(const at::Tensor& device_tensor, const at::Tensor& changed_alias);
+
+inline bool on_device(const at::Tensor& t) {
+  return t.device().type() == kDeviceType;
+}
+
+}  // namespace simacc

@@ -1,0 +1,124 @@
+// What must exist to make, view and copy a tensor. Everything else is in Boxed.cpp.
+#include "../recorder/Recorder.h"
+#include "../runtime/HostLimit.h"
+#include "Alias.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+namespace simacc {
+namespace {
+
+using at::Tensor;
+using std::optional;
+
+const OpInfo kCopy{"aten.copy_", {}};
+const OpInfo kCopyToDevice{"simacc.copy_to_device", {}};
+const OpInfo kCopyToHost{"simacc.copy_to_host", {}};
+
+void check_factory(c10::ScalarType dtype, optional<c10::Layout> layout) {
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "simacc has no ", *layout,
+      " tensors; expected layout torch.strided");
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(dtype), "simacc has no quantized tensors; got dtype ", dtype,
+      ", use an integer dtype with explicit scales");
+}
+
+Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout, optional<c10::Device>,
+    optional<bool>, optional<c10::MemoryFormat> memory_format) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_factory(type, layout);
+  return at::detail::empty_generic(
+      size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type, memory_format);
+}
+
+Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c10::ScalarType> dtype,
+    optional<c10::Layout> layout, optional<c10::Device>, optional<bool>) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_factory(type, layout);
+  return at::detail::empty_strided_generic(
+      size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+}
+
+// The zero tensor of forward-mode AD: PyTorch's own has no data, which a CPU kernel could not read.
+Tensor efficient_zero_tensor(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
+    optional<c10::Device> device, optional<bool> pin_memory) {
+  return at::zeros(size, dtype, layout, device, pin_memory);
+}
+
+// Copies between devices, recorded as what the link or the memory does.
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  const bool from_device = on_device(self), to_device = on_device(dst);
+  TORCH_CHECK((from_device || self.device().is_cpu()) && (to_device || dst.device().is_cpu()),
+      "simacc copies to and from the CPU only, got ", self.device(), " to ", dst.device());
+  {
+    const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    (to_device ? host_view(dst) : dst).copy_(from_device ? host_view(self) : self);
+  }
+  auto* recorder = Recorder::current();
+  if (recorder == nullptr) {
+    return dst;
+  }
+  Call call(from_device && to_device ? kCopy : from_device ? kCopyToHost : kCopyToDevice);
+  if (from_device) {
+    call.input(*self.unsafeGetTensorImpl());
+  }
+  if (to_device) {
+    call.output(*dst.unsafeGetTensorImpl());
+  }
+  recorder->record(call, /*synchronizes=*/!to_device && !non_blocking);
+  return dst;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  dst.resize_(self.sizes());
+  return copy_from(self, dst, /*non_blocking=*/false);
+}
+
+Tensor& set_empty(Tensor& self) {
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, device_allocator()->allocate(0), device_allocator(), true));
+  return at::native::set_storage_cpu_(self, std::move(storage), 0, {0}, {});
+}
+
+void record_stream(Tensor&, c10::Stream) {}  // memory is freed in program order
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_efficientzerotensor", efficient_zero_tensor);
+  m.impl("_reshape_alias", at::native::_reshape_alias);
+  m.impl("as_strided", at::native::as_strided_tensorimpl);
+  m.impl("empty.memory_format", empty);
+  m.impl("empty_strided", empty_strided);
+  m.impl("record_stream", record_stream);
+  m.impl("set_", set_empty);
+  m.impl("set_.source_Storage", [](Tensor& self, at::Storage source) -> Tensor& { return at::native::set_(self, source); });
+  m.impl("set_.source_Storage_storage_offset", at::native::set_storage_cpu_);
+  m.impl("set_.source_Tensor", at::native::set_tensor_);
+  m.impl("unfold", at::native::unfold);
+  m.impl("view", at::native::view);
+  m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("view_as_real", at::native::view_as_real);
+}
+
+// Without these the conjugate and negative fallbacks would resolve a copy by copying, for ever.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace simacc

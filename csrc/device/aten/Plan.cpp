@@ -1,0 +1,106 @@
+#include "Plan.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace simacc {
+namespace {
+
+using Kind = Plan::Kind;
+
+// Operators whose CPU tensor arguments are host data on every device.
+bool takes_host_tensors(std::string_view op, std::string_view argument) {
+  if (argument == "indices" || argument == "index") {
+    return op == "aten.index" || op == "aten.index_put" || op == "aten.index_put_" || op == "aten._index_put_impl_" ||
+        op == "aten._unsafe_index" || op == "aten._unsafe_index_put";
+  }
+  return argument == "lengths" || argument == "batch_sizes" || op == "aten._foreach_copy_" || op == "aten.copy_";
+}
+
+std::optional<Kind> kind_of(const c10::TypePtr& type) {
+  using c10::TypeKind;
+  const auto is_tensor = [](const c10::TypePtr& t) {
+    return t->kind() == TypeKind::TensorType ||
+        (t->kind() == TypeKind::OptionalType && t->castRaw<c10::OptionalType>()->getElementType()->kind() == TypeKind::TensorType);
+  };
+  if (is_tensor(type)) {
+    return Kind::kTensor;
+  }
+  const auto inner = type->kind() == TypeKind::OptionalType ? type->castRaw<c10::OptionalType>()->getElementType() : type;
+  if (inner->kind() == TypeKind::ListType) {
+    const auto& element = inner->castRaw<c10::ListType>()->getElementType();
+    if (is_tensor(element)) {
+      return element->kind() == TypeKind::TensorType ? Kind::kTensorList : Kind::kOptionalTensorList;
+    }
+    return std::nullopt;
+  }
+  if (inner->kind() == TypeKind::DeviceObjType) {
+    return Kind::kDevice;
+  }
+  return inner->kind() == TypeKind::GeneratorType ? std::optional(Kind::kGenerator) : std::nullopt;
+}
+
+bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
+  const auto tags = op.getTags();
+  return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+}  // namespace
+
+std::string canonical_name(const c10::OperatorName& name) {
+  std::string out = name.name;
+  if (const auto colons = out.find("::"); colons != std::string::npos) {
+    out.replace(colons, 2, ".");
+  }
+  return out;
+}
+
+bool returns_views(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  return !returns.empty() && std::all_of(returns.begin(), returns.end(), [](const c10::Argument& r) {
+    return r.alias_info() != nullptr && !r.alias_info()->isWrite();
+  });
+}
+
+Plan::Plan(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  info.name = canonical_name(op.operator_name());
+  argument_count = schema.arguments().size();
+  for (size_t i = 0; i < argument_count; ++i) {
+    const auto& argument = schema.arguments()[i];
+    const auto kind = kind_of(argument.type());
+    if (!kind) {
+      continue;
+    }
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    arguments.push_back({static_cast<uint16_t>(i), *kind, !(written && argument.is_out()) && !(i == 0 && info.name == "aten.copy_"),
+        written, takes_host_tensors(info.name, argument.name()), written});
+  }
+  for (const auto& ret : schema.returns()) {
+    int16_t from = -1;
+    if (ret.alias_info() != nullptr && ret.alias_info()->isWrite()) {
+      for (auto& argument : arguments) {
+        const auto* info_in = schema.arguments()[argument.index].alias_info();
+        if (argument.written && info_in->beforeSet() == ret.alias_info()->beforeSet()) {
+          from = static_cast<int16_t>(argument.index);
+          argument.not_returned = false;
+        }
+      }
+    }
+    returned_argument.push_back(from);
+  }
+  static constexpr std::array kMovesNothing{"aten.resize_", "aten.resize_as_", "aten.set_", "aten._fused_sdp_choice",
+      "aten.is_set_to", "aten.is_same_size", "aten.empty_like", "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted"};
+  recorded = !returns_views(schema) &&
+      std::none_of(kMovesNothing.begin(), kMovesNothing.end(), [&](const char* n) { return info.name == n; });
+  index_masks = info.name == "aten.index" || info.name == "aten.index_put" || info.name == "aten.index_put_" ||
+      info.name == "aten._index_put_impl_" || info.name == "aten._unsafe_index";
+  reads_to_host = info.name == "aten._local_scalar_dense";
+  synchronizes = reads_to_host ||
+      (!index_masks && (has_tag(op, at::Tag::data_dependent_output) || has_tag(op, at::Tag::dynamic_output_shape)));
+}
+
+}  // namespace simacc

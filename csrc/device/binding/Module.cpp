@@ -1,0 +1,153 @@
+// simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
+#include "../aten/Boxed.h"
+#include "../recorder/Recorder.h"
+#include "../runtime/Generator.h"
+#include "../runtime/Hooks.h"
+#include "../runtime/HostLimit.h"
+#include "Scopes.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+namespace py = pybind11;
+
+namespace simacc {
+namespace {
+
+// A vector's memory as a numpy array, without copying.
+template <class T>
+py::array as_array(std::vector<T>&& values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  py::capsule owner(kept, [](void* p) { delete static_cast<std::vector<T>*>(p); });
+  return py::array_t<T>(static_cast<py::ssize_t>(kept->size()), kept->data(), owner);
+}
+
+py::object attribute_value(const c10::IValue& value) {
+  if (value.isInt()) {
+    return py::int_(value.toInt());
+  }
+  if (value.isBool()) {
+    return py::bool_(value.toBool());
+  }
+  if (value.isDouble()) {
+    return py::float_(value.toDouble());
+  }
+  if (value.isString()) {
+    return py::str(value.toStringRef());
+  }
+  if (value.isIntList()) {
+    return py::tuple(py::cast(value.toIntVector()));
+  }
+  if (value.isBoolList()) {
+    const auto list = value.toBoolList();
+    py::tuple out(list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      out[i] = py::bool_(list.get(i));
+    }
+    return out;
+  }
+  return py::none();
+}
+
+py::list describe(const std::vector<TensorMeta>& tensors) {
+  py::list out;
+  for (const auto& t : tensors) {
+    out.append(py::make_tuple(py::tuple(py::cast(t.sizes)), c10::toString(t.dtype), t.weight));
+  }
+  return out;
+}
+
+py::list signatures_since(size_t first) {
+  py::list out;
+  for (const auto& s : signatures_from(first)) {
+    py::list attributes;
+    for (const auto& [name, value] : s.attributes) {
+      attributes.append(py::make_tuple(name, attribute_value(value)));
+    }
+    out.append(py::make_tuple(s.name, describe(s.inputs), describe(s.outputs), py::tuple(attributes)));
+  }
+  return out;
+}
+
+void mark_weights(const std::vector<at::Tensor>& tensors) {
+  for (const auto& t : tensors) {
+    if (t.device().type() == kDeviceType) {
+      block_of(*t.unsafeGetTensorImpl())->weight = true;
+    }
+  }
+}
+
+py::dict memory(c10::DeviceIndex device) {
+  const auto use = memory_use(device);
+  py::dict out;
+  out["live_bytes"] = use.live_bytes;
+  out["peak_bytes"] = use.peak_bytes;
+  out["total_allocated_bytes"] = use.total_allocated_bytes;
+  out["allocations"] = use.allocations;
+  out["frees"] = use.frees;
+  out["capacity_bytes"] = capacity_bytes(device);
+  return out;
+}
+
+// Python functions that native threads call: with the GIL, and never destroyed.
+void set_callbacks(py::function root_is_full, py::function event_ps) {
+  callbacks().root_is_full = [f = new py::function(std::move(root_is_full))] {
+    const py::gil_scoped_acquire gil;
+    (*f)();
+  };
+  callbacks().event_ps = [f = new py::function(std::move(event_ps))](int64_t token, int64_t event) {
+    const py::gil_scoped_acquire gil;
+    return (*f)(token, event).cast<int64_t>();
+  };
+}
+
+py::tuple drain(Recorder& recorder) {
+  Tape tape = recorder.drain();
+  return py::make_tuple(as_array(std::move(tape.signature)), as_array(std::move(tape.phase)), as_array(std::move(tape.scope)),
+      as_array(std::move(tape.tensors)));
+}
+
+void initialize(const AttributeTable& attributes) {
+  install_host_limit();
+  register_boxed_kernels(attributes);
+}
+
+}  // namespace
+}  // namespace simacc
+
+PYBIND11_MODULE(_device, m) {
+  using namespace simacc;
+  m.doc() = "The simacc device for PyTorch (PrivateUse1): storage, kernels and the native recorder.";
+  register_hooks();  // so that torch.accelerator knows the device before its first use
+  m.def("initialize", &initialize, "Register the device's kernels. Once per process, before the first tensor.");
+  m.def("set_callbacks", &set_callbacks);
+  m.def("signatures_since", &signatures_since);
+  m.def("mark_weights", &mark_weights);
+  m.def("memory", &memory);
+  m.def("reset_peak_memory", &reset_peak);
+  m.def("reset_accumulated_memory", &reset_totals);
+  m.def("set_capacity", &set_capacity);
+  m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
+  m.def("set_phase", [](uint8_t phase) { return std::exchange(thread_state().phase, phase); });
+  m.def("pause", [] { ++thread_state().paused; });
+  m.def("resume", [] { --thread_state().paused; });
+  m.def("clear_scopes", &clear_scopes);
+  m.def("bytes_in_record", [](const at::Tensor& t) { return block_of(*t.unsafeGetTensorImpl())->id; });
+
+  py::class_<Mark, std::shared_ptr<Mark>>(m, "Mark")
+      .def_readonly("id", &Mark::id)
+      .def("resolve", [](Mark& mark, int64_t ps) { mark.resolved_ps = ps; });
+  py::class_<Recorder, std::shared_ptr<Recorder>>(m, "Recorder")
+      .def_static("root", [] { return Recorder::root(); })
+      .def_static("open", &Recorder::open)
+      .def_static("innermost", &Recorder::innermost)
+      .def("synchronize", &Recorder::synchronize)
+      .def("close", &Recorder::close)
+      .def("drain", &drain)
+      .def("drain_released_events", &Recorder::drain_released_events)
+      .def("live_events", &Recorder::live_events)
+      .def_readonly("token", &Recorder::token)
+      .def("__len__", &Recorder::size);
+  add_scope_hooks(m.ptr());
+}

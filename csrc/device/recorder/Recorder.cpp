@@ -1,0 +1,255 @@
+#include "Recorder.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace simacc {
+namespace {
+
+constexpr std::string_view kKindName = "SIMACC_RECORDER";
+const c10::DebugInfoKind kKind(&kKindName);
+
+const OpInfo kSynchronize{"simacc.synchronize", {}};
+const OpInfo kRecordEvent{"simacc.record_event", {}};
+const OpInfo kWaitEvent{"simacc.wait_event", {}};
+const OpInfo kSynchronizeEvent{"simacc.synchronize_event", {}};
+
+}  // namespace
+
+Mark::Mark(std::shared_ptr<Recorder> owner) : id(next_id()), recorder(std::move(owner)) {}
+
+Mark::~Mark() {
+  const std::lock_guard<SpinLock> lock(recorder->lock_);
+  recorder->marks_.erase(id);
+  recorder->released_.push_back(id);
+}
+
+ThreadState& thread_state() {
+  static thread_local ThreadState state;
+  return state;
+}
+
+Callbacks& callbacks() {
+  static auto* c = new Callbacks;  // holds Python objects; never destroyed after the interpreter
+  return *c;
+}
+
+const std::shared_ptr<Recorder>& Recorder::root() {
+  static auto* r = new std::shared_ptr<Recorder>(std::make_shared<Recorder>(nullptr));
+  return *r;
+}
+
+std::shared_ptr<Recorder> Recorder::innermost() {
+  auto* found = static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kKind));
+  while (found != nullptr && found->closed_.load(std::memory_order_relaxed)) {
+    found = found->outer_.get();
+  }
+  return found == nullptr ? root() : found->shared_from_this();
+}
+
+Recorder* Recorder::current() {
+  if (C10_UNLIKELY(thread_state().paused > 0)) {
+    return nullptr;
+  }
+  auto* found = static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kKind));
+  while (C10_UNLIKELY(found != nullptr && found->closed_.load(std::memory_order_relaxed))) {
+    found = found->outer_.get();
+  }
+  return found == nullptr ? root().get() : found;
+}
+
+std::shared_ptr<Recorder> Recorder::open() {
+  auto recorder = std::make_shared<Recorder>(innermost());
+  c10::ThreadLocalDebugInfo::_push(kKind, recorder);
+  return recorder;
+}
+
+void Recorder::close() {
+  closed_ = true;
+  {
+    // Destroyed after the lock is released: a Mark's destructor takes it.
+    std::vector<std::pair<c10::StreamId, std::shared_ptr<Mark>>> dropped;
+    const std::lock_guard<SpinLock> lock(lock_);
+    dropped.swap(waits_);
+    scope_starts_.clear();
+  }
+  // Unlink it where it is innermost; below something else (a profiler that outlives the block) the
+  // closed recorder stays in the chain and is skipped.
+  if (c10::ThreadLocalDebugInfo::get(kKind) == this) {
+    try {
+      c10::ThreadLocalDebugInfo::_pop(kKind);
+    } catch (const c10::Error&) {
+    }
+  }
+}
+
+void Recorder::append(int32_t signature, uint8_t phase, int32_t scope, std::span<const int64_t> tensors) {
+  const std::lock_guard<SpinLock> lock(lock_);
+  tape_.signature.push_back(signature);
+  tape_.phase.push_back(phase);
+  tape_.scope.push_back(scope);
+  tape_.tensors.insert(tape_.tensors.end(), tensors.begin(), tensors.end());
+  rows_.store(tape_.signature.size(), std::memory_order_relaxed);
+}
+
+void Recorder::append_call(Call& call) {
+  const int32_t signature = intern(call);
+  uint8_t phase = thread_state().phase;
+  int32_t scope = 0;
+  const auto& scopes = thread_state().scopes;
+  if (const auto node = torch::autograd::get_current_node()) {
+    phase = kBackward;
+    scope = scopes.empty() ? scope_of_forward(node->thread_id(), node->sequence_nr()) : scopes.back();
+  } else if (!scopes.empty()) {
+    scope = scopes.back();
+  }
+  append(signature, phase, scope, call.ids());
+}
+
+void Recorder::record(Call& call, bool synchronizes) {
+  if (C10_UNLIKELY(has_waits_.load(std::memory_order_acquire))) {
+    emit_waits();
+  }
+  append_call(call);
+  if (synchronizes) {
+    synchronize();
+  }
+  if (C10_UNLIKELY(size() >= kRootRows && this == root().get() && callbacks().root_is_full)) {
+    callbacks().root_is_full();
+  }
+}
+
+void Recorder::synchronize() {
+  Call call(kSynchronize);
+  append_call(call);
+}
+
+std::shared_ptr<Mark> Recorder::record_event() {
+  auto mark = std::make_shared<Mark>(shared_from_this());
+  {
+    const std::lock_guard<SpinLock> lock(lock_);
+    marks_[mark->id] = mark;
+  }
+  Call call(kRecordEvent);
+  call.event(mark->id, /*recorded=*/true);
+  append_call(call);
+  return mark;
+}
+
+void Recorder::wait_event(std::shared_ptr<Mark> mark, c10::StreamId stream) {
+  const std::lock_guard<SpinLock> lock(lock_);
+  waits_.emplace_back(stream, std::move(mark));
+  has_waits_.store(true, std::memory_order_release);
+}
+
+// A wait holds back only what its own stream submits later, so its row is written just before that
+// stream's next operator.
+void Recorder::emit_waits() {
+  const auto stream = thread_state().stream;
+  std::vector<std::shared_ptr<Mark>> due;
+  {
+    const std::lock_guard<SpinLock> lock(lock_);
+    const auto rest = std::stable_partition(waits_.begin(), waits_.end(), [&](const auto& w) { return w.first != stream; });
+    for (auto it = rest; it != waits_.end(); ++it) {
+      due.push_back(std::move(it->second));
+    }
+    waits_.erase(rest, waits_.end());
+    has_waits_.store(!waits_.empty(), std::memory_order_release);
+  }
+  for (const auto& mark : due) {
+    Call call(kWaitEvent);
+    call.event(mark->id, /*recorded=*/false);
+    append_call(call);
+  }
+}
+
+void Recorder::synchronize_event(const Mark& mark) {
+  Call call(kSynchronizeEvent);
+  call.event(mark.id, /*recorded=*/false);
+  append_call(call);
+}
+
+Tape Recorder::drain() {
+  const std::lock_guard<SpinLock> lock(lock_);
+  rows_.store(0, std::memory_order_relaxed);
+  return std::exchange(tape_, {});
+}
+
+std::vector<int64_t> Recorder::drain_released_events() {
+  const std::lock_guard<SpinLock> lock(lock_);
+  return std::exchange(released_, {});
+}
+
+std::vector<std::shared_ptr<Mark>> Recorder::live_events() {
+  std::vector<std::shared_ptr<Mark>> out;
+  const std::lock_guard<SpinLock> lock(lock_);
+  for (const auto& [id, weak] : marks_) {
+    if (auto mark = weak.lock()) {
+      out.push_back(std::move(mark));
+    }
+  }
+  return out;
+}
+
+void Recorder::enter_scope_at(uint64_t thread, uint64_t sequence, int32_t scope) {
+  const std::lock_guard<SpinLock> lock(lock_);
+  auto& starts = scope_starts_[thread];
+  if (!starts.empty() && starts.back().first == sequence) {
+    starts.back().second = scope;  // no autograd node was made under the previous one
+  } else if (starts.empty() || starts.back().second != scope) {
+    starts.emplace_back(sequence, scope);
+  }
+}
+
+int32_t Recorder::scope_of_forward(uint64_t thread, uint64_t sequence) {
+  const std::lock_guard<SpinLock> lock(lock_);
+  const auto found = scope_starts_.find(thread);
+  if (found == scope_starts_.end()) {
+    return 0;
+  }
+  const auto& starts = found->second;
+  const auto after = std::upper_bound(
+      starts.begin(), starts.end(), sequence, [](uint64_t s, const auto& start) { return s < start.first; });
+  return after == starts.begin() ? 0 : std::prev(after)->second;
+}
+
+namespace {
+void scope_changed() {
+  if (auto* recorder = Recorder::current()) {
+    const auto& scopes = thread_state().scopes;
+    recorder->enter_scope_at(at::RecordFunction::currentThreadId(), at::sequence_number::peek(), scopes.empty() ? 0 : scopes.back());
+  }
+}
+}  // namespace
+
+void push_scope(int32_t scope) {
+  thread_state().scopes.push_back(scope);
+  scope_changed();
+}
+
+void pop_scope() {
+  auto& scopes = thread_state().scopes;
+  if (!scopes.empty()) {
+    scopes.pop_back();
+    scope_changed();
+  }
+}
+
+void clear_scopes() {
+  thread_state().scopes.clear();
+}
+
+int64_t event_ps(Mark& mark) {
+  const int64_t known = mark.resolved_ps.load();
+  if (known >= 0) {
+    return known;
+  }
+  TORCH_CHECK(callbacks().event_ps, "the simacc device has not been initialised");
+  return callbacks().event_ps(mark.recorder->token, mark.id);
+}
+
+}  // namespace simacc

@@ -1,0 +1,64 @@
+// Device memory. A device storage's DataPtr context is a Block, which owns a *host* storage over the
+// same bytes: CPU kernels run on it in place, so nothing is ever copied between the two.
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace simacc {
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+inline constexpr c10::DeviceIndex kDeviceCount = 1;
+
+struct Block {
+  c10::Storage host;
+  int64_t id;                       // serial number, never reused
+  size_t counted_bytes;             // what the memory statistics charge for it
+  c10::DeviceIndex device;
+  std::atomic<bool> weight{false};  // storage of a module's parameter
+
+  Block(c10::Storage host, size_t bytes, c10::DeviceIndex device);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+};
+
+struct MemoryUse {
+  int64_t live_bytes, peak_bytes, total_allocated_bytes, allocations, frees;
+};
+
+void delete_block(void* block);
+
+// The next serial number, shared by storages and events so that a trace has one id space.
+int64_t next_id();
+
+// The Block behind a device storage.
+inline Block* block_of(const c10::StorageImpl& storage) {
+  const auto& ptr = storage.data_ptr();
+  TORCH_INTERNAL_ASSERT(ptr.get_deleter() == &delete_block, "a simacc storage without a simacc block");
+  return static_cast<Block*>(ptr.get_context());
+}
+
+inline Block* block_of(const c10::TensorImpl& tensor) {
+  return block_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+}
+
+// A device storage that takes over a host storage's bytes. Raises OutOfMemoryError past the capacity.
+c10::Storage adopt(c10::Storage host, c10::DeviceIndex device);
+
+// After a kernel resized the host storage behind `device_storage`: make the device side match.
+void refresh(c10::StorageImpl& device_storage);
+
+MemoryUse memory_use(c10::DeviceIndex device);
+void reset_peak(c10::DeviceIndex device);
+void reset_totals(c10::DeviceIndex device);
+size_t capacity_bytes(c10::DeviceIndex device);
+void set_capacity(c10::DeviceIndex device, size_t bytes, std::string name);
+
+c10::Allocator* device_allocator();
+
+}  // namespace simacc

@@ -1,0 +1,113 @@
+// Current device and stream, and events: what torch.Stream, torch.Event and torch.accelerator call.
+//
+// The device has one in-order queue. A stream adds dependencies (wait_event), never overlap; an event
+// is a position in the queue whose time is the completion frontier there.
+#include "../recorder/Recorder.h"
+#include "Block.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace simacc {
+namespace {
+
+struct EventHandle {
+  std::shared_ptr<Mark> mark;
+};
+
+EventHandle* handle(void* event) {
+  return static_cast<EventHandle*>(event);
+}
+
+class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override {
+    return kDeviceType;
+  }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    check(device);
+    return current();
+  }
+  c10::Device getDevice() const override {
+    return current();
+  }
+  void setDevice(c10::Device device) const override {
+    check(device);
+  }
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return kDeviceCount;
+  }
+
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, thread_state().stream);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, next_id() + 1);  // 0 is the default stream
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return getNewStream(device, 0);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const auto before = getStream(stream.device());
+    thread_state().stream = stream.id();
+    return before;
+  }
+  bool queryStream(const c10::Stream&) const override {
+    return true;  // see queryEvent
+  }
+  void synchronizeStream(const c10::Stream&) const override {
+    synchronizeDevice(0);
+  }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    if (auto* recorder = Recorder::current()) {
+      recorder->synchronize();
+    }
+  }
+
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (*event == nullptr) {
+      *event = new EventHandle;
+    }
+    handle(*event)->mark = Recorder::innermost()->record_event();
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event != nullptr && handle(event)->mark != nullptr) {
+      Recorder::innermost()->wait_event(handle(event)->mark, stream.id());
+    }
+  }
+  // Host time does not pass while a program polls, so an answer of "not yet" could never change.
+  bool queryEvent(void*) const override {
+    return true;
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr && handle(event)->mark != nullptr) {
+      Recorder::innermost()->synchronize_event(*handle(event)->mark);
+    }
+  }
+  // Simulated milliseconds.
+  double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
+    return static_cast<double>(event_ps(*handle(end)->mark) - event_ps(*handle(start)->mark)) / 1e9;
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete handle(event);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
+
+ private:
+  static c10::Device current() {
+    return {kDeviceType, 0};
+  }
+  static void check(c10::Device device) {
+    TORCH_CHECK(device.type() == kDeviceType && device.index() < kDeviceCount, "expected a simacc device with an index below ",
+        static_cast<int>(kDeviceCount), ", got ", device);
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, GuardImpl);
+
+}  // namespace
+}  // namespace simacc

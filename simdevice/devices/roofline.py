@@ -1,0 +1,185 @@
+"""The roofline device: an operator takes as long as its FLOPs or its bytes need, whichever is longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simdevice.devices.base import Device, Session
+from simdevice.devices.queue import QueueClock, order_rows
+from simdevice.hardware import LinkSpec, RooflineSpec
+from simdevice.records import FREE_CATEGORIES, Cost, OpTable, Rows, Run, Trace
+from simdevice.units import PS_PER_S, ceil_div, seconds_to_ps
+
+__all__ = ["BOUND_NAMES", "FUSED_MEMORY_CATEGORIES", "Roofline"]
+
+Int64 = NDArray[np.int64]
+
+BOUND_NAMES = ("nothing", "compute", "memory", "link")
+
+FUSED_MEMORY_CATEGORIES = frozenset({"matmul", "convolution", "attention", "gather"})
+"""With perfect fusion only these touch memory; what lies between them stays on chip."""
+
+
+def _ticks(amount: int, rate_per_s: Fraction) -> int:
+    """Whole picoseconds that `amount` takes at a rate, rounded up."""
+    return ceil_div(amount * PS_PER_S * rate_per_s.denominator, rate_per_s.numerator)
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """Picoseconds one signature needs of each resource."""
+
+    compute_ps: int
+    memory_ps: int
+    link_ps: int
+    fused_memory_ps: int
+
+    @property
+    def unfused_ps(self) -> int:
+        return max(self.compute_ps, self.memory_ps, self.link_ps)
+
+    @property
+    def fused_ps(self) -> int:
+        return max(self.compute_ps, self.fused_memory_ps, self.link_ps)
+
+
+class Roofline(Device):
+    """A spec of two rates behind one in-order queue.
+
+    `fused` times every operator by the fused bound: memory counts only for matrix products,
+    attention and gathers. A launch overhead is host time per operator: the host issues operators
+    one after the other, and an operator starts when it has been issued and the queue is free.
+    """
+
+    def __init__(self, spec: RooflineSpec, link: LinkSpec, *, fused: bool = False) -> None:
+        self.spec, self.link, self.fused = spec, link, fused
+        self.name = spec.name
+        self.memory_capacity_bytes = spec.memory_capacity_bytes
+
+    def __repr__(self) -> str:
+        return f"Roofline({self.name!r}{', fused=True' if self.fused else ''})"
+
+    def open(self, table: OpTable, *, keep: bool = True) -> RooflineSession:
+        return RooflineSession(self, table, keep=keep)
+
+    def needs(self, cost: Cost) -> _Needs:
+        """What one operator of this cost needs. FLOPs that no rule knows count as none here; the
+        trace's totals say that they are a lower bound."""
+        if cost.category in FREE_CATEGORIES:
+            return _Needs(0, 0, 0, 0)
+        if cost.category == "transfer":
+            link = seconds_to_ps(Fraction(self.link.latency_s)) + _ticks(
+                cost.bytes, Fraction(self.link.bandwidth_bytes_per_s)
+            )
+            return _Needs(0, 0, link, 0)
+        memory = _ticks(cost.bytes, self.spec.dram_bytes_per_s)
+        return _Needs(
+            compute_ps=_ticks(cost.flops or 0, self.spec.flops_per_s),
+            memory_ps=memory,
+            link_ps=0,
+            fused_memory_ps=memory if cost.category in FUSED_MEMORY_CATEGORIES else 0,
+        )
+
+
+class RooflineSession(Session):
+    """One in-order queue: an operator starts when it is issued and its predecessor is done."""
+
+    def __init__(self, device: Roofline, table: OpTable, *, keep: bool) -> None:
+        self._device, self._table, self._keep = device, table, keep
+        self._launch_ps = seconds_to_ps(Fraction(device.spec.launch_overhead_s))
+        self._clock = QueueClock()
+        self._frontier_ps = 0
+        self._needs: list[_Needs] = []
+        self._duration: Int64 = np.empty(0, np.int64)
+        self._launched: NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._start: list[Int64] = []
+        self._end: list[Int64] = []
+
+    def submit(self, rows: Rows) -> None:
+        self._extend_table()
+        start, end = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        done = 0
+        for at, name, event in order_rows(self._table, rows):
+            self._segment(rows.signature[done:at], start[done:at], end[done:at])
+            start[at] = end[at] = self._clock.apply(name, event, self._frontier_ps)
+            done = at + 1
+        self._segment(rows.signature[done:], start[done:], end[done:])
+        if self._keep:
+            self._start.append(start)
+            self._end.append(end)
+
+    def _segment(self, signature: NDArray[np.int32], start: Int64, end: Int64) -> None:
+        """Rows between two order rows. With e(i) = max(e(i-1), issue(i)) + d(i) and D the running sum
+        of d: e(i) - D(i) = max over j <= i of (issue(j) - D(j-1)), a running maximum."""
+        if not len(signature):
+            return
+        duration = self._duration[signature]
+        total = np.cumsum(duration)
+        issue = np.full(len(signature), max(self._clock.host_ps, self._clock.not_before_ps, self._frontier_ps), np.int64)
+        if self._launch_ps:
+            launches = np.cumsum(self._launched[signature])
+            np.maximum(issue, self._clock.host_ps + launches * self._launch_ps, out=issue)
+            self._clock.host_ps += int(launches[-1]) * self._launch_ps
+        end[:] = total + np.maximum.accumulate(issue - (total - duration))
+        start[:] = end - duration
+        self._frontier_ps = int(end[-1])
+
+    def _extend_table(self) -> None:
+        known = len(self._needs)
+        if known == len(self._table):
+            return
+        self._needs += [self._device.needs(c) for c in self._table.costs[known:]]
+        chosen = "fused_ps" if self._device.fused else "unfused_ps"
+        self._duration = np.array([getattr(n, chosen) for n in self._needs], np.int64)
+        self._launched = np.array([c.category not in FREE_CATEGORIES for c in self._table.costs], np.bool_)
+
+    @property
+    def frontier_ps(self) -> int:
+        return self._frontier_ps
+
+    def event_ps(self, event: int) -> int:
+        return self._clock.event_ps(event)
+
+    def forget_events(self, events: Iterable[int]) -> None:
+        self._clock.forget(events)
+
+    def finish(self, trace: Trace) -> Run:
+        self._extend_table()
+        start = np.concatenate(self._start) if self._start else np.empty(0, np.int64)
+        end = np.concatenate(self._end) if self._end else np.empty(0, np.int64)
+        needs = [self._device.needs(c) for c in trace.table.costs]
+        return Run(
+            trace=trace,
+            device=self._device.name,
+            start_ps=start,
+            end_ps=end,
+            busy_ps=end - start,
+            makespan_ps=self._frontier_ps,
+            bounds_ps=self._bounds(trace, needs),
+            bound=_limits(needs, fused=self._device.fused)[trace.rows.signature],
+            bound_names=BOUND_NAMES,
+        )
+
+    def _bounds(self, trace: Trace, needs: list[_Needs]) -> dict[str, int]:
+        """Sums over operators, and the whole-trace roofline that no schedule can beat."""
+        counts = np.bincount(trace.rows.signature, minlength=len(needs)).tolist()
+        total = {
+            name: sum(getattr(n, f"{name}_ps") * k for n, k in zip(needs, counts, strict=True))
+            for name in ("unfused", "fused", "compute", "memory", "link")
+        }
+        return {**total, "whole_trace": max(total["compute"], total["memory"], total["link"])}
+
+
+def _limits(needs: list[_Needs], *, fused: bool) -> NDArray[np.uint8]:
+    """Per signature, which resource it takes longest on (index into BOUND_NAMES)."""
+    out = np.zeros(len(needs), np.uint8)
+    for i, n in enumerate(needs):
+        by_resource = (n.compute_ps, n.fused_memory_ps if fused else n.memory_ps, n.link_ps)
+        longest = max(by_resource)
+        out[i] = 0 if longest == 0 else by_resource.index(longest) + 1
+    return out
