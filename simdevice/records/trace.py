@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -85,6 +86,15 @@ class Trace:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __eq__(self, other: object) -> bool:
+        """Same origin and same rows, by what they say: how either table numbers them doesn't count."""
+        if not isinstance(other, Trace):
+            return NotImplemented
+        a, b = self.compact(), other.compact()
+        return (a.origin, a.scopes, a.rows, a.table) == (b.origin, b.scopes, b.rows, b.table)
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
     @property
     def ops(self) -> OpView:
         """The operators as a sequence of `Op`, each assembled when asked for."""
@@ -154,6 +164,19 @@ class Trace:
     def without_views(self) -> Trace:
         """The operators that do device work; the live device records only these."""
         return self.select(self.per_op("category") != CATEGORIES.index("view"))
+
+    def save(self, path: str | Path) -> None:
+        """Write a file: `.npz` is compressed columns, anything else JSON; whole or not at all."""
+        from simdevice.records.io import save  # it imports this module
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read what `save` wrote; raises FileFormatError for anything else."""
+        from simdevice.records.io import load
+
+        return load(path)
 
     def compact(self) -> Trace:
         """The same trace over a table of only the signatures and scopes it uses, in order of first use."""

@@ -1,0 +1,136 @@
+"""Drift between two traces: which operators, FLOPs and bytes changed, and where they first part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from simdevice.records.op import Signature
+from simdevice.records.trace import Trace
+
+__all__ = ["Diff", "OperatorDelta", "Totals", "diff"]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over some operators; `flops` leaves out the unknown ones, which `unknown` counts."""
+
+    calls: int = 0
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    weight_bytes: int = 0
+    unknown: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDelta:
+    """One operator's totals on both sides; an absent one has zeros."""
+
+    name: str
+    before: Totals
+    after: Totals
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What changed from `before` to `after`.
+
+    `operators` lists only those that changed, by how much their bytes did. `signatures` counts, per
+    distinct call, how many more `after` has. `first_difference` is the first row where operator or
+    shapes differ (None: the streams are the same). `versions` lists libraries that differ.
+    """
+
+    before: Totals
+    after: Totals
+    operators: tuple[OperatorDelta, ...]
+    signatures: tuple[tuple[Signature, int], ...]
+    first_difference: int | None
+    versions: tuple[tuple[str, str, str], ...]
+
+    @property
+    def same_stream(self) -> bool:
+        """Whether both hold the same operators with the same shapes in the same order."""
+        return self.first_difference is None
+
+    @property
+    def same_arithmetic(self) -> bool:
+        """Whether FLOPs and weight bytes agree, however the operators are cut."""
+        return all(
+            getattr(self.before, name) == getattr(self.after, name) for name in ("flops", "weight_bytes", "unknown")
+        )
+
+
+def diff(before: Trace, after: Trace) -> Diff:
+    """Compare two traces, from any front ends or files."""
+    left, right = _by_operator(before), _by_operator(after)
+    changed = [
+        OperatorDelta(name, left.get(name, Totals()), right.get(name, Totals()))
+        for name in left.keys() | right.keys()
+        if left.get(name) != right.get(name)
+    ]
+    changed.sort(key=lambda d: (-abs(d.after.bytes - d.before.bytes), -abs(d.after.calls - d.before.calls), d.name))
+    counts = _calls(after)
+    counts.subtract(_calls(before))
+    signatures = sorted(((s, n) for s, n in counts.items() if n), key=lambda item: (-abs(item[1]), repr(item[0])))
+    return Diff(
+        _totals(before, np.ones(len(before), np.bool_)),
+        _totals(after, np.ones(len(after), np.bool_)),
+        tuple(changed),
+        tuple(signatures),
+        _first_difference(before, after),
+        _versions(before, after),
+    )
+
+
+def _by_operator(trace: Trace) -> dict[str, Totals]:
+    names = sorted({s.name for s in trace.table.signatures})
+    number = {name: i for i, name in enumerate(names)}
+    of_signature = np.fromiter((number[s.name] for s in trace.table.signatures), np.int64, len(trace.table))
+    of_row = of_signature[trace.rows.signature]
+    used = np.unique(of_row)
+    return {names[i]: _totals(trace, of_row == i) for i in used}
+
+
+def _totals(trace: Trace, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Totals:
+    flops = trace.per_op("flops")[chosen]
+    read, written, weights = (
+        int(trace.per_op(name)[chosen].sum()) for name in ("bytes_read", "bytes_written", "weight_bytes")
+    )
+    return Totals(len(flops), int(flops[flops > 0].sum()), read, written, weights, int((flops < 0).sum()))
+
+
+def _calls(trace: Trace) -> Counter[Signature]:
+    which, counts = np.unique(trace.rows.signature, return_counts=True)
+    found: Counter[Signature] = Counter()
+    for index, count in zip(which.tolist(), counts.tolist(), strict=True):
+        found[trace.table.signatures[index]] += count
+    return found
+
+
+def _first_difference(before: Trace, after: Trace) -> int | None:
+    """Number the signatures of both over one table, then compare columns."""
+    number: dict[Signature, int] = {}
+    left, right = (
+        np.fromiter((number.setdefault(s, len(number)) for s in t.table.signatures), np.int64, len(t.table))[
+            t.rows.signature
+        ]
+        for t in (before, after)
+    )
+    shared = min(len(left), len(right))
+    different = np.flatnonzero(left[:shared] != right[:shared])
+    if len(different):
+        return int(different[0])
+    return None if len(left) == len(right) else shared
+
+
+def _versions(before: Trace, after: Trace) -> tuple[tuple[str, str, str], ...]:
+    left, right = dict(before.origin.versions), dict(after.origin.versions)
+    names = sorted(left.keys() | right.keys())
+    return tuple((n, left.get(n, "-"), right.get(n, "-")) for n in names if left.get(n) != right.get(n))

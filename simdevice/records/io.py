@@ -1,0 +1,192 @@
+"""Trace files: readable JSON, and a compressed columnar form (`.npz`) for long traces. Both hold the same.
+
+JSON, format "simacc-trace/1", is one object: `origin`, `scopes` (module paths), `signatures` (distinct
+operator calls, each with its cost) and `rows` (columns: which signature, phase, scope, and the storage
+ids of each call's inputs and outputs, flat). A trace is saved compacted: only the signatures it uses.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simdevice.errors import FileFormatError, SimdeviceError
+from simdevice.files import atomic_write
+from simdevice.records import simfront
+from simdevice.records.dtypes import BITS
+from simdevice.records.op import CATEGORIES, PHASES, Cost, Signature, TensorSpec
+from simdevice.records.table import OpTable
+from simdevice.records.trace import Origin, Rows, Trace
+
+__all__ = ["FORMAT", "load", "save"]
+
+FORMAT = "simacc-trace/1"
+_COLUMNS = {"signature": np.int32, "phase": np.uint8, "scope": np.int32, "tensors": np.int64}
+_HEADER = "header_json"
+
+
+def save(trace: Trace, path: str | Path) -> None:
+    """Write a trace: `.npz` is the columnar form, anything else JSON. The file appears whole or not at all."""
+    trace = trace.compact()
+    if Path(path).suffix == ".npz":
+        header = np.frombuffer(json.dumps(_header(trace)).encode(), np.uint8)
+        columns = {name: getattr(trace.rows, name) for name in _COLUMNS}
+        with atomic_write(path, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{_HEADER: header}, **columns)
+        return
+    rows = {name: getattr(trace.rows, name).tolist() for name in _COLUMNS}
+    with atomic_write(path) as file:
+        json.dump({**_header(trace), "rows": rows}, file, separators=(",", ":"))
+
+
+def load(path: str | Path) -> Trace:
+    """Read a trace saved here, or a "simfront-trace/1" JSON file.
+
+    Raises:
+        FileFormatError: a file that can't be read, is damaged, or is of another kind.
+    """
+    try:
+        return _load_npz(path) if Path(path).suffix == ".npz" else _load_json(path)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
+    except SimdeviceError as error:
+        raise FileFormatError(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise FileFormatError(f"{path}: a damaged trace: {reason}") from None
+
+
+def _header(trace: Trace) -> dict[str, Any]:
+    table = trace.table
+    return {
+        "format": FORMAT,
+        "origin": asdict(trace.origin),
+        "scopes": list(trace.scopes),
+        "signatures": [_pack(s, c) for s, c in zip(table.signatures, table.costs, strict=True)],
+    }
+
+
+def _pack(signature: Signature, cost: Cost) -> dict[str, Any]:
+    return {
+        "name": signature.name,
+        "inputs": [_pack_spec(t) for t in signature.inputs],
+        "outputs": [_pack_spec(t) for t in signature.outputs],
+        "attributes": dict(signature.attributes),
+        "cost": asdict(cost),
+    }
+
+
+def _pack_spec(spec: TensorSpec) -> dict[str, Any]:
+    packed: dict[str, Any] = {"shape": list(spec.shape), "dtype": spec.dtype}
+    if spec.is_weight:
+        packed["weight"] = True
+    return packed
+
+
+def _load_json(path: str | Path) -> Trace:
+    text = Path(path).read_bytes()
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise FileFormatError("no trace: expected JSON or .npz") from None
+    said = data.get("format") if isinstance(data, dict) else None
+    if said == simfront.FORMAT:
+        return simfront.unpack(data)
+    if said != FORMAT:
+        raise FileFormatError(f"no trace: expected format {FORMAT!r}, got {said!r}")
+    return _unpack(data, {name: np.array(data["rows"][name]) for name in _COLUMNS})
+
+
+def _load_npz(path: str | Path) -> Trace:
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            data = json.loads(file[_HEADER].tobytes())
+            columns = {name: file[name] for name in _COLUMNS}
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, NotImplementedError) as error:
+        raise FileFormatError(f"a damaged trace: {' '.join(str(error).split())}") from None
+    if data.get("format") != FORMAT:
+        raise FileFormatError(f"no trace: expected format {FORMAT!r}, got {data.get('format')!r}")
+    return _unpack(data, columns)
+
+
+def _unpack(data: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Trace:
+    table = OpTable(_no_rules)
+    for packed in data["signatures"]:
+        signature = Signature(
+            _is(packed["name"], str, "an operator name"),
+            tuple(_spec(t) for t in packed["inputs"]),
+            tuple(_spec(t) for t in packed["outputs"]),
+            tuple((key, _tuples(value)) for key, value in packed["attributes"].items()),
+        )
+        table.append(signature, _cost(packed["cost"]))
+    scopes = tuple(_is(scope, str, "a module path") for scope in data["scopes"])
+    rows = _rows(columns, table, scopes)
+    return Trace(table, rows, scopes, _origin(data["origin"]))
+
+
+def _rows(columns: dict[str, NDArray[Any]], table: OpTable, scopes: tuple[str, ...]) -> Rows:
+    """The columns, if they fit together: else a later stage would fail far from the file."""
+    for name, column in columns.items():
+        if column.ndim != 1 or (len(column) and column.dtype.kind not in "iu"):
+            raise FileFormatError(f"a damaged trace: column {name!r} is not a list of whole numbers")
+    for name, limit in (("signature", len(table)), ("phase", len(PHASES)), ("scope", len(scopes))):
+        column = columns[name]
+        if len(column) and (int(column.min()) < 0 or int(column.max()) >= limit):
+            raise FileFormatError(f"a damaged trace: a {name} index is not in 0..{limit - 1}")
+    rows = Rows(**{name: columns[name].astype(kind) for name, kind in _COLUMNS.items()})
+    count = len(rows)
+    if len(rows.phase) != count or len(rows.scope) != count:
+        raise FileFormatError(f"a damaged trace: {count} operators, {len(rows.phase)} phases, {len(rows.scope)} scopes")
+    expected = int(rows.offsets(table)[-1]) if count else 0
+    if len(rows.tensors) != expected:
+        raise FileFormatError(f"a damaged trace: expected {expected} tensor ids, got {len(rows.tensors)}")
+    return rows
+
+
+def _spec(packed: dict[str, Any]) -> TensorSpec:
+    shape = tuple(_is(n, int, "a length") for n in packed["shape"])
+    dtype = _is(packed["dtype"], str, "a dtype")
+    if any(n < 0 for n in shape):
+        raise FileFormatError(f"a damaged trace: shape {list(shape)}")
+    if dtype not in BITS:
+        raise FileFormatError(f"a damaged trace: unknown dtype {dtype!r}")
+    return TensorSpec(shape, dtype, _is(packed.get("weight", False), bool, "a weight flag"))
+
+
+def _cost(packed: dict[str, Any]) -> Cost:
+    if packed["category"] not in CATEGORIES:
+        raise FileFormatError(f"a damaged trace: unknown category {packed['category']!r}")
+    counts = {name: _is(packed[name], int, name) for name in ("bytes_read", "bytes_written", "weight_bytes")}
+    flops = None if packed["flops"] is None else _is(packed["flops"], int, "flops")
+    if min(*counts.values(), flops or 0) < 0:
+        raise FileFormatError("a damaged trace: a negative cost")
+    return Cost(packed["category"], flops, reason=packed["reason"], **counts)
+
+
+def _origin(packed: dict[str, Any]) -> Origin:
+    known = {f.name for f in fields(Origin)}
+    values = {key: value for key, value in packed.items() if key in known}
+    values["versions"] = tuple((name, version) for name, version in values.get("versions", ()))
+    values["notes"] = tuple(values.get("notes", ()))
+    return Origin(**values)
+
+
+def _is(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:
+        raise FileFormatError(f"a damaged trace: expected {what}, got {value!r}")
+    return value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _no_rules(signature: Signature) -> Cost:
+    raise SimdeviceError(f"a loaded trace takes no new operator, got {signature.name!r}")
