@@ -2,10 +2,11 @@
 
 What every engine computes, for the tiles in program order:
 
-1. One load engine. A tile issues when the load before it ended. An operator's first tile waits
-   `launch_ticks` and for the operators it depends on. Then its operands and result are allocated
-   (at the earliest tick with room; what is freed at a tick is room at that tick), then the transfer
-   holds one memory channel.
+1. A host issues operators in order: it waits where it synchronises (`host_wait`), then takes
+   `launch_ticks`. One load engine: a tile issues when the load before it ended. An operator's first
+   tile waits until the operator is issued and all it depends on is complete. Then its operands and
+   result are allocated (at the earliest tick with room; what is freed at a tick is room at that
+   tick), then the transfer holds one memory channel.
 2. Computes run in order, one at a time whatever the unit.
 3. One store engine, in order; a transfer holds one memory channel. A tile that stores nothing
    passes by.
@@ -72,11 +73,17 @@ def check(program: Program) -> None:
     need = tiles.operand_bytes + tiles.result_bytes
     if len(need) and need.max() > program.buffer_bytes:
         raise LoweringError(f"a tile needs {need.max()} bytes of a buffer of {program.buffer_bytes}")
-    for name in ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes"):
-        if len(need) and getattr(tiles, name).min() < 0:
-            raise LoweringError(f"{name} must not be negative, got {getattr(tiles, name).min()}")
+    per_tile = [
+        (n, getattr(tiles, n)) for n in ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes")
+    ]
+    for name, column in [*per_tile, ("launch_ticks", program.launch_ticks)]:
+        if column.min(initial=0) < 0:
+            raise LoweringError(f"{name} must not be negative, got {column.min()}")
     if (np.diff(program.first_tile) < 1).any():
         raise LoweringError(f"operator {first + int(np.diff(program.first_tile).argmin())} has no tiles")
     owner = np.repeat(operator, np.diff(program.dep_offsets))
-    if (program.deps >= owner).any() or (program.deps < 0).any() or (program.wait_for > operator).any():
+    if (program.deps >= owner).any() or (program.deps < 0).any():
         raise LoweringError("an operator depends on itself or a later one")
+    for name in ("wait_for", "host_wait"):
+        if (getattr(program, name) > operator).any() or getattr(program, name).min(initial=0) < 0:
+            raise LoweringError(f"{name}: an operator waits for a position after its own")

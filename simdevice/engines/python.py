@@ -39,7 +39,7 @@ class _State:
         self.rows: list[tuple[int, ...]] = []  # per tile the six times up to compute_end
         self.stores: list[tuple[int, int, int]] = []  # tile, start and end of the stores that are certain
         self.queue: deque[tuple[int, int, int, int]] = deque()  # those that are not: tile, compute end, ticks, bytes
-        self.loaded = self.computed = self.stored = 0  # when each engine is free again
+        self.host = self.loaded = self.computed = self.stored = 0  # when each is free again
         self.channel = 0  # when the only memory channel is free again; stays 0 where there are more
         self.freed: tuple[deque[tuple[int, int]], ...] = (deque(), deque())  # by computes, by stores: tick, bytes
         self.room = -1
@@ -52,9 +52,11 @@ class _State:
         names = ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes")
         tiles = list(zip(*(program.column(n).tolist() for n in names), strict=True))
         first, offsets = program.first_tile.tolist(), program.dep_offsets.tolist()
-        for op, wait in enumerate(program.wait_for.tolist()):
+        orders = zip(program.wait_for.tolist(), program.host_wait.tolist(), program.launch_ticks.tolist(), strict=True)
+        for op, (wait, host_wait, launch) in enumerate(orders):
+            self.host = max(self.host, self.frontier(host_wait)) + launch
             ready = [self.complete(d) for d in program.deps[offsets[op] : offsets[op + 1]].tolist()]
-            met = max(self.loaded + program.launch_ticks, self.frontier(wait), *ready, 0)
+            met = max(self.loaded, self.host, self.frontier(wait), *ready)
             for tile in tiles[first[op] : first[op + 1]]:
                 self.tile(met, *tile)
                 met = self.loaded

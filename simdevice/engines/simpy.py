@@ -1,4 +1,4 @@
-"""The event-driven model: load, compute and store as SimPy processes around shared resources."""
+"""The event-driven model: host, load, compute and store as SimPy processes around shared resources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SimpyEngine:
 
 
 class _Machine:
-    """1. Construct: resources and three processes. 2. `run` until no event is left. 3. Read `times`."""
+    """1. Construct: resources and events. 2. `run` until no event is left. 3. Read `times`."""
 
     def __init__(self, program: Program) -> None:
         self.env = env = simpy.Environment()
@@ -44,6 +44,7 @@ class _Machine:
         self.buffer = simpy.Container(env, program.buffer_bytes, program.buffer_bytes)
         self.ready, self.computed = simpy.Store(env), simpy.Store(env)
         self.times = np.zeros((8, len(program)), np.int64)
+        self.issued = [env.event() for _ in range(program.operators)]
         self.complete = [env.event() for _ in range(program.operators)]
         self.left = np.diff(program.first_tile).tolist()  # tiles of each operator still to end
         self.operator = program.operator.tolist()
@@ -53,10 +54,22 @@ class _Machine:
         )
 
     def run(self) -> Timeline:
-        for process in (self.load(), self.compute(), self.store()):
+        for process in (self.host(), self.load(), self.compute(), self.store()):
             self.env.process(process)
         self.env.run()
         return Timeline(**dict(zip(TIMELINE_FIELDS, self.times, strict=True)))
+
+    def host(self) -> Steps:
+        """Issues operators one after the other, and waits where the program synchronises."""
+        waited = 0
+        waits, launches = self.program.host_wait.tolist(), self.program.launch_ticks.tolist()
+        for issued, wait, launch in zip(self.issued, waits, launches, strict=True):
+            for needed in range(waited, wait):
+                yield self.complete[needed]
+            waited = max(waited, wait)
+            if launch:
+                yield self.env.timeout(launch)
+            issued.succeed()
 
     def load(self) -> Steps:
         """In program order: dependencies, buffer space, one memory channel and the NoC inwards."""
@@ -67,7 +80,7 @@ class _Machine:
             for tile in range(first[operator], first[operator + 1]):
                 times[0, tile] = env.now
                 if tile == first[operator]:
-                    yield env.timeout(program.launch_ticks)
+                    yield self.issued[operator]
                     for needed in (*deps[offsets[operator] : offsets[operator + 1]], *range(waited, wait)):
                         yield self.complete[needed]
                     waited = max(waited, wait)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,9 @@ Int64 = NDArray[np.int64]
 
 UNITS = ("array", "vector", "link")
 """What computes a tile: the matrix array, the vector lanes, or the host link (which carries its data)."""
+
+PER_OPERATOR = ("wait_for", "host_wait", "launch_ticks", "trace_row")
+"""Program columns of one plain number per operator."""
 
 TIMELINE_FIELDS = (
     "issue",
@@ -67,12 +70,13 @@ class Program:
 
     Per operator: `tile_list` (index into the lists of `tiles`); `deps[dep_offsets[i]:dep_offsets[i + 1]]`,
     the operators that must be complete before its first tile loads (already without views and
-    parameters); `wait_for`, a number p: every operator before p must be complete too (0: none;
-    synchronisations and events lower to this); `trace_row` where it came from.
+    parameters); `wait_for`, a number p: every operator before p must be complete too (0: none; the
+    device waits for an event); `host_wait` the same where the host waits before it issues this
+    operator; `launch_ticks`, how long the host takes to issue it; `trace_row`, where it came from.
 
     One tick is 1/`ticks_per_s` seconds: a picosecond, or a clock cycle where `quantised`.
-    `launch_ticks` pass before an operator's first tile may load. In a piece of a longer program,
-    `first_operator` operators come before it and deps and waits count from the very first.
+    In a piece of a longer program, `first_operator` operators come before it and deps and waits
+    count from the very first.
     """
 
     tiles: Tiles
@@ -80,12 +84,13 @@ class Program:
     dep_offsets: Int64
     deps: Int64
     wait_for: Int64
+    host_wait: Int64
+    launch_ticks: Int64
     trace_row: Int64
     buffer_bytes: int
     dram_channels: int
     ticks_per_s: Fraction = Fraction(PS_PER_S)
     quantised: bool = False
-    launch_ticks: int = 0
     first_operator: int = 0
 
     @property
@@ -135,28 +140,23 @@ class Program:
             return pieces[0]
         lists = np.cumsum([0, *(len(p.tiles.offsets) - 1 for p in pieces)])
         shifts = np.cumsum([0, *(len(p.deps) for p in pieces)])
-        first = pieces[0]
-        return cls(
-            Tiles.concatenate([p.tiles for p in pieces]),
-            np.concatenate([p.tile_list + n for p, n in zip(pieces, lists, strict=False)]),
-            np.concatenate([*(p.dep_offsets[:-1] + n for p, n in zip(pieces, shifts, strict=False)), shifts[-1:]]),
-            np.concatenate([p.deps for p in pieces]),
-            np.concatenate([p.wait_for for p in pieces]),
-            np.concatenate([p.trace_row for p in pieces]),
-            first.buffer_bytes,
-            first.dram_channels,
-            first.ticks_per_s,
-            first.quantised,
-            first.launch_ticks,
-            first.first_operator,
+        columns: dict[str, Any] = {n: np.concatenate([getattr(p, n) for p in pieces]) for n in ("deps", *PER_OPERATOR)}
+        return replace(
+            pieces[0],
+            tiles=Tiles.concatenate([p.tiles for p in pieces]),
+            tile_list=np.concatenate([p.tile_list + n for p, n in zip(pieces, lists, strict=False)]),
+            dep_offsets=np.concatenate(
+                [*(p.dep_offsets[:-1] + n for p, n in zip(pieces, shifts, strict=False)), shifts[-1:]]
+            ),
+            **columns,
         )
 
     def __eq__(self, other: object) -> bool:
         """Equal tile for tile and dependency for dependency, however the lists are shared."""
         if not isinstance(other, Program):
             return NotImplemented
-        per_op = ("first_tile", "dep_offsets", "deps", "wait_for", "trace_row")
-        machine = ("buffer_bytes", "dram_channels", "ticks_per_s", "quantised", "launch_ticks", "first_operator")
+        per_op = ("first_tile", "dep_offsets", "deps", *PER_OPERATOR)
+        machine = ("buffer_bytes", "dram_channels", "ticks_per_s", "quantised", "first_operator")
         return (
             all(getattr(self, n) == getattr(other, n) for n in machine)
             and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in per_op)
