@@ -5,6 +5,7 @@
 #include "../runtime/HostLimit.h"
 #include "Alias.h"
 #include "Plan.h"
+#include "Typed.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -20,9 +21,6 @@ namespace simacc {
 namespace {
 
 using torch::jit::Stack;
-
-// Keys that sit above the CPU kernels; a device call has already passed its own.
-const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 const OpInfo kItem{"simacc.copy_to_host", {}};  // a scalar read is a copy to the host
 
@@ -341,6 +339,7 @@ torch::CppFunction boxed(const Plan* plan) {
 void register_boxed_kernels(const AttributeTable& attributes) {
   attribute_table() = attributes;
   std::sort(attribute_table().begin(), attribute_table().end());
+  const std::unordered_map<std::string, RegisterTyped> typed(typed_kernels().begin(), typed_kernels().end());
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);
@@ -356,6 +355,9 @@ void register_boxed_kernels(const AttributeTable& attributes) {
     }
     const Plan* plan = make_plan(*op);
     const auto full_name = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    if (const auto found = typed.find(full_name); found != typed.end() && found->second(library(), name, plan)) {
+      continue;
+    }
     const bool names_device = std::any_of(
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
     library().impl(full_name.c_str() + 6, names_device && !direct ? boxed<LikeKernel>(plan) : boxed<Kernel>(plan));
