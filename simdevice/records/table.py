@@ -18,6 +18,8 @@ class OpTable:
     """A growing list of signatures and their costs; a row of a trace names one by its index.
 
     `cost_of` is asked once per new signature (front ends pass the cost registry's function).
+    `derived` keeps what later stages make of the signatures, under their own names, so that it is
+    made once.
     """
 
     def __init__(self, cost_of: Callable[[Signature], Cost]) -> None:
@@ -26,6 +28,7 @@ class OpTable:
         self._cost_of = cost_of
         self._index: dict[Signature, int] = {}
         self._columns: dict[str, Int64] = {}
+        self.derived: dict[str, object] = {}
 
     def __len__(self) -> int:
         return len(self.signatures)

@@ -1,0 +1,114 @@
+"""Cut one stage of work into the tiles of a machine: the rules, written to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product as cross
+
+from simdevice.errors import LoweringError
+from simdevice.lowering.rates import Rates
+from simdevice.lowering.work import Product, Stage, Stream, Transfer
+from simdevice.records import UNITS
+from simdevice.units import ceil_div
+
+__all__ = ["MOST_TILES", "Tile", "cut"]
+
+Tile = tuple[int, int, int, int, int, int, int]
+"""Load, compute and store ticks, operand and result bytes, work, unit: the columns of records.Tiles."""
+
+MOST_TILES = 2**24
+"""Of one operator: beyond this the buffer is a mistake."""
+
+_ARRAY, _VECTOR, _LINK = (UNITS.index(u) for u in ("array", "vector", "link"))
+
+
+def cut(stage: Stage, rates: Rates) -> list[Tile]:
+    """The tiles of one stage, in the order they are loaded.
+
+    Raises:
+        LoweringError: no tile of this stage fits what a tile may use of the buffer.
+    """
+    if isinstance(stage, Transfer):
+        return [(0, rates.link_ticks(stage.link_bytes), 0, 0, 0, stage.link_bytes, _LINK)]
+    if isinstance(stage, Stream):
+        return list(_slices(stage, rates))
+    return list(_blocks(stage, rates))
+
+
+def _slices(stage: Stream, rates: Rates) -> Iterator[Tile]:
+    """As few equal slices as fit: slice i of x bytes is x*(i+1)//n - x*i//n."""
+    read, written = stage.read_bytes, stage.written_bytes
+    count = max(1, ceil_div(read + written, max(1, rates.tile_bytes)))
+    while (need := ceil_div(read, count) + ceil_div(written, count)) > rates.tile_bytes and count < MOST_TILES:
+        count += 1
+    _refuse(need, count, rates)
+    in_transit = rates.in_transit and (stage.load_ops or stage.store_ops)
+    work = (0, stage.load_ops, stage.store_ops) if in_transit else (stage.work, 0, 0)
+    totals = (read, written, *work)
+    for i in range(count):
+        load, store, lane_ops, load_ops, store_ops = (x * (i + 1) // count - x * i // count for x in totals)
+        yield (
+            rates.transfer_ticks(load, load_ops),
+            rates.vector_ticks(lane_ops),
+            rates.transfer_ticks(store, store_ops),
+            load,
+            store,
+            lane_ops,
+            _VECTOR,
+        )
+
+
+def _blocks(stage: Product, rates: Rates) -> Iterator[Tile]:
+    """1. Halve (rounding up) the largest of bm, bn, bk, preferring them in this order, until operands
+    and result of one block fit. 2. If nothing was halved, as many batch items as fit share a tile.
+    3. Loop over batch, m, n, k. A tile that is not the last of its k stores nothing: its partial sum
+    is a result that is released when its compute ends.
+    """
+    bm, bn, bk = stage.m, stage.n, stage.k
+    while (need := sum(_block_bytes(stage, 1, bm, bk, bn))) > rates.tile_bytes and max(bm, bn, bk) > 1:
+        largest = max(bm, bn, bk)
+        if bm == largest:
+            bm = ceil_div(bm, 2)
+        elif bn == largest:
+            bn = ceil_div(bn, 2)
+        else:
+            bk = ceil_div(bk, 2)
+    whole = (bm, bn, bk) == (stage.m, stage.n, stage.k)
+    bb = max(1, min(stage.batch, rates.tile_bytes // need)) if whole else 1
+    steps = [ceil_div(x, b) for x, b in ((stage.batch, bb), (stage.m, bm), (stage.n, bn), (stage.k, bk))]
+    _refuse(need, steps[0] * steps[1] * steps[2] * steps[3], rates)
+    for b, i, j, depth in cross(*(range(s) for s in steps)):
+        batch, m = min(bb, stage.batch - b * bb), min(bm, stage.m - i * bm)
+        n, k = min(bn, stage.n - j * bn), min(bk, stage.k - depth * bk)
+        left, right, result = _block_bytes(stage, batch, m, k, n)
+        last = depth == steps[3] - 1
+        yield (
+            rates.transfer_ticks(left + right),
+            rates.array_ticks(batch, m, k, n),
+            rates.transfer_ticks(result) if last else 0,
+            left + right,
+            result,
+            batch * m * k * n,
+            _ARRAY,
+        )
+
+
+def _block_bytes(stage: Product, batch: int, m: int, k: int, n: int) -> tuple[int, int, int]:
+    """Both operands and the result, each rounded up to whole bytes."""
+    return (
+        ceil_div(stage.a_bits * batch * m * k, 8),
+        ceil_div(stage.b_bits * batch * k * n, 8),
+        ceil_div(stage.out_bits * batch * m * n, 8),
+    )
+
+
+def _refuse(need: int, tiles: int, rates: Rates) -> None:
+    allowed = f"{rates.tile_bytes} of the buffer's {rates.buffer_bytes} bytes"
+    if need > rates.tile_bytes:
+        raise LoweringError(
+            f"its smallest tile needs {need} bytes, a tile may use {allowed}: enlarge buffer_bytes or tile_fraction"
+        )
+    if tiles > MOST_TILES:
+        raise LoweringError(
+            f"it would be {tiles} tiles, more than {MOST_TILES}; a tile may use {allowed}: enlarge buffer_bytes"
+        )
