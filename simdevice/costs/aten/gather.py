@@ -26,9 +26,9 @@ def compact(signature: Signature) -> Cost:
     return streamed(signature, "gather", 0)
 
 
-@register(*aten("max_unpool2d max_unpool3d"))
+@register(*aten("max_unpool2d max_unpool3d value_selecting_reduction_backward"))
 def unpool(signature: Signature) -> Cost:
-    """Values go to the places that the indices name; the rest is zero."""
+    """Values go to the places that indices name; the rest is zero."""
     return streamed(signature, "gather", 0)
 
 

@@ -52,6 +52,7 @@ def sgd(signature: Signature) -> Cost:
 
 @register("aten._fused_adagrad", attributes=("weight_decay", "maximize"))
 def adagrad(signature: Signature) -> Cost:
-    """Sum of squares (1: addcmul), square root and epsilon (2), step (1: addcdiv); decay and maximisation 1 each."""
-    flops = 4 + (signature.attribute("weight_decay", 0) != 0) + bool(signature.attribute("maximize", False))
+    """Sum of squares (1: addcmul), denominator (2: square root, epsilon), step (2: scale, addcdiv). Decay and
+    maximisation 1 each."""
+    flops = 5 + (signature.attribute("weight_decay", 0) != 0) + bool(signature.attribute("maximize", False))
     return _step(signature, 4 if len(signature.outputs) % 4 == 0 else 3, flops)

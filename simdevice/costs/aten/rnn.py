@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simdevice.costs.aten._common import aten, elements
 from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature
+from simdevice.records import Cost, Signature, TensorSpec
 
 __all__: list[str] = []
 
@@ -20,16 +22,16 @@ RNN_FLOPS_PER_UNIT = 2
 GATES = {LSTM_FLOPS_PER_UNIT: 4, GRU_FLOPS_PER_UNIT: 3, RNN_FLOPS_PER_UNIT: 1}
 
 
-def _layer(signature: Signature, per_unit: int, passes: int = 1) -> Cost:
-    """The first input holds the sequence: all but its last dimension are steps. Two-dimensional tensors after it are
-    weights (2 FLOPs per element and step), one-dimensional ones biases (1).
+def _layers(signature: Signature, per_unit: int, parameters: Sequence[TensorSpec], passes: int = 1) -> Cost:
+    """The first input holds the sequence: all but its last dimension are steps. Matrices among the parameters are
+    weights (2 FLOPs per element and step), vectors biases (1).
 
     Weights come in pairs (input and hidden), each with a row per gate and unit.
     """
-    sequence, rest = signature.inputs[0], signature.inputs[1:]
+    sequence = signature.inputs[0]
     steps = sequence.numel // max(sequence.shape[-1], 1)
-    weights = [t for t in rest if len(t.shape) == 2]
-    biases = [t for t in rest if len(t.shape) == 1]
+    weights = [t for t in parameters if len(t.shape) == 2]
+    biases = [t for t in parameters if len(t.shape) == 1]
     units = sum(t.shape[0] for t in weights) // (2 * GATES[per_unit])
     per_step = 2 * elements(weights) + elements(biases) + per_unit * units
     return streamed(signature, "matmul", passes * steps * per_step)
@@ -42,32 +44,41 @@ def _mode(signature: Signature) -> int:
 
 @register("aten.mkldnn_rnn_layer", attributes=("mode",))
 def layer(signature: Signature) -> Cost:
-    """One layer and direction of oneDNN: input, two weights, two biases, states."""
-    return _layer(signature, _mode(signature))
+    """One layer and direction of oneDNN: the sequence, two weights, two biases, states."""
+    return _layers(signature, _mode(signature), signature.inputs[1:5])
 
 
 @register("aten.mkldnn_rnn_layer_backward", attributes=("mode",))
 def layer_backward(signature: Signature) -> Cost:
     """Gradients of inputs and of weights: twice the forward."""
-    return _layer(signature, _mode(signature), passes=2)
+    return _layers(signature, _mode(signature), signature.inputs[1:5], passes=2)
+
+
+# Whole stacks, where a program was traced before they are decomposed
+
+
+def _stack(signature: Signature, per_unit: int, states: int) -> Cost:
+    """The sequence, for a packed one its batch sizes, the states, then every layer's parameters."""
+    packed = len(signature.inputs[1].shape) == 1
+    return _layers(signature, per_unit, signature.inputs[1 + packed + states :])
 
 
 @register("aten.lstm")
 def lstm(signature: Signature) -> Cost:
-    """The whole stack, before it is decomposed."""
-    return _layer(signature, LSTM_FLOPS_PER_UNIT)
+    """Two states: hidden and cell."""
+    return _stack(signature, LSTM_FLOPS_PER_UNIT, states=2)
 
 
 @register("aten.gru")
 def gru(signature: Signature) -> Cost:
-    """The whole stack, before it is decomposed."""
-    return _layer(signature, GRU_FLOPS_PER_UNIT)
+    """One state."""
+    return _stack(signature, GRU_FLOPS_PER_UNIT, states=1)
 
 
 @register(*aten("rnn_relu rnn_tanh"))
 def rnn(signature: Signature) -> Cost:
-    """The whole stack, before it is decomposed."""
-    return _layer(signature, RNN_FLOPS_PER_UNIT)
+    """One state."""
+    return _stack(signature, RNN_FLOPS_PER_UNIT, states=1)
 
 
 # Cells: the products were taken before, as matmuls

@@ -34,8 +34,13 @@ QUESTIONS = aten("""
     sym_constrain_range sym_constrain_range_for_size sym_numel sym_size sym_storage_offset sym_stride
 """)
 
+MARKERS = tuple(
+    f"profiler.{name}" for name in ("_record_function_enter", "_record_function_enter_new", "_record_function_exit")
+)
+"""What `torch.profiler.record_function` leaves in a program, optimizer steps included."""
 
-@register(*VIEWS, *ALLOCATIONS, *QUESTIONS)
+
+@register(*VIEWS, *ALLOCATIONS, *QUESTIONS, *MARKERS)
 def free(signature: Signature) -> Cost:
     """Nothing is read, nothing written."""
     return Cost("view", 0, bytes_read=0, bytes_written=0)
