@@ -89,7 +89,9 @@ class Spec(BaseModel):
 
 
 def _first_problem(error: ValidationError, cls: type[Spec]) -> FieldError:
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # A misspelt field is unknown and its right name missing: the first says more.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     key = str(problem["loc"][0])
     if problem["type"] == "extra_forbidden":
         return FieldError(key, f"unknown field {key!r}{nearest(key, cls.model_fields)}")
