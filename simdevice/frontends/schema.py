@@ -13,6 +13,7 @@ from simdevice.records import TensorSpec
 
 __all__ = ["CallPlan", "canonical_name", "dtype_name", "plain", "plan_call", "spec_of"]
 
+_QUERIES = ("prim.", "profiler.")
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
@@ -21,15 +22,16 @@ class CallPlan:
     """Slots are (position, argument name); an argument beyond the positional ones is looked up by name.
 
     `reads`: tensor arguments that are read, in schema order. `mutates`: tensor arguments that are
-    written and not also returned. `attributes`: slots with the schema's default. `is_query`: asks
-    about a tensor (which device?) and does no work.
+    written and not also returned. `attributes`: slots with the schema's default. `route` is empty
+    for an operator; "query" asks about a tensor or marks a place for a profiler and does no work;
+    "composite" is made of other operators only; "control" runs functions it is given.
     """
 
     name: str
     reads: tuple[tuple[int, str], ...]
     mutates: tuple[tuple[int, str], ...]
     attributes: tuple[tuple[int, str, Any], ...]
-    is_query: bool = False
+    route: str = ""
 
 
 def canonical_name(func: Any) -> str:
@@ -39,10 +41,12 @@ def canonical_name(func: Any) -> str:
 
 
 def plan_call(func: Any, costs: Costs) -> CallPlan:
-    """The plan of one `OpOverload`.
+    """The plan of one `OpOverload` or higher-order operator.
 
     Arguments that are only written are no inputs: `out=`, and the destination of `copy_`.
     """
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        return CallPlan(f"higher_order.{func}", (), (), (), "control")
     schema, name = func._schema, canonical_name(func)
     declared = costs.attributes(name)
     returned: set[str] = set()
@@ -63,7 +67,15 @@ def plan_call(func: Any, costs: Costs) -> CallPlan:
             default = argument.default_value if argument.has_default_value() else None
             attributes.append((*slot, default))
     attributes.sort(key=lambda item: declared.index(item[1]))
-    return CallPlan(name, tuple(reads), tuple(mutates), tuple(attributes), name.startswith("prim."))
+    return CallPlan(name, tuple(reads), tuple(mutates), tuple(attributes), _route(func, name))
+
+
+def _route(func: Any, name: str) -> str:
+    if name.startswith(_QUERIES):
+        return "query"
+    # Without a kernel of its own anywhere but in this key, it is only ever its parts.
+    implicit = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    return "composite" if implicit and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU") else ""
 
 
 def plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["versions"]
@@ -13,13 +14,13 @@ _LIBRARIES = ("torch", "transformers", "onnx", "torchvision", "simdevice")
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Python, and the libraries that this process has imported, with their versions."""
-    found = [("python", platform.python_version())]
-    for name in _LIBRARIES:
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:
-            found.append((name, str(getattr(module, "__version__", "source tree"))))
-    return tuple(found)
+    imported = [name for name in _LIBRARIES if name in sys.modules]
+    return (("python", platform.python_version()), *((name, _version(name)) for name in imported))
+
+
+@cache  # reading a package's metadata takes a millisecond
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return str(getattr(sys.modules[name], "__version__", "source tree"))
