@@ -1,0 +1,159 @@
+// Python's way in: NumPy arrays are read in place and results are handed over, never copied; the GIL
+// is released while anything is computed.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "Lowering.h"
+#include "Simulation.h"
+
+namespace py = pybind11;
+using namespace simdevice;
+
+namespace {
+
+using Column = py::array_t<int64_t, py::array::c_style>;
+
+const int64_t* column(const Column& array, int64_t length, const char* name) {
+  if (array.ndim() != 1 || array.size() != length)
+    throw std::invalid_argument(std::string(name) + ": expected " + std::to_string(length) + " numbers, got " +
+                                std::to_string(array.size()));
+  return array.data();
+}
+
+// Hands a vector to NumPy.
+template <typename T>
+py::array_t<T> handed(std::vector<T>&& values) {
+  auto* owner = new std::vector<T>(std::move(values));
+  const py::capsule release(owner, [](void* pointer) { delete static_cast<std::vector<T>*>(pointer); });
+  return py::array_t<T>(static_cast<py::ssize_t>(owner->size()), owner->data(), release);
+}
+
+ProgramView view(const Column& offsets, const Column& load, const Column& compute, const Column& store,
+                 const Column& operands, const Column& results, const Column& tile_list, const Column& dep_offsets,
+                 const Column& deps, const Column& wait_for, const Column& host_wait, const Column& launch) {
+  if (offsets.size() < 1 || dep_offsets.size() < 1) throw std::invalid_argument("offsets start with 0");
+  const int64_t tiles = load.size(), operators = tile_list.size();
+  ProgramView program{};
+  program.tiles = {offsets.size() - 1,
+                   column(offsets, offsets.size(), "offsets"),
+                   column(load, tiles, "load_ticks"),
+                   column(compute, tiles, "compute_ticks"),
+                   column(store, tiles, "store_ticks"),
+                   column(operands, tiles, "operand_bytes"),
+                   column(results, tiles, "result_bytes")};
+  program.operators = operators;
+  program.tile_list = column(tile_list, operators, "tile_list");
+  program.dep_offsets = column(dep_offsets, operators + 1, "dep_offsets");
+  program.deps = column(deps, deps.size(), "deps");
+  program.wait_for = column(wait_for, operators, "wait_for");
+  program.host_wait = column(host_wait, operators, "host_wait");
+  program.launch = column(launch, operators, "launch_ticks");
+  const auto inside = [](const int64_t* begin, int64_t count, int64_t limit) {
+    return begin[0] >= 0 && begin[count] <= limit;
+  };
+  if (!inside(program.tiles.offsets, program.tiles.lists, tiles) ||
+      !inside(program.dep_offsets, operators, deps.size()))
+    throw std::invalid_argument("offsets point outside their columns");
+  return program;
+}
+
+// Appends a program; gives the array of eight rows that receives its times, or None where nothing is
+// kept. False where the program cannot be simulated.
+py::object append(Simulation& simulation, bool keep, const Column& offsets, const Column& load, const Column& compute,
+                  const Column& store, const Column& operands, const Column& results, const Column& tile_list,
+                  const Column& dep_offsets, const Column& deps, const Column& wait_for, const Column& host_wait,
+                  const Column& launch) {
+  const ProgramView program = view(offsets, load, compute, store, operands, results, tile_list, dep_offsets, deps,
+                                   wait_for, host_wait, launch);
+  std::unique_ptr<int64_t[]> times;
+  int64_t tiles = 0;
+  {
+    py::gil_scoped_release unlocked;
+    if (!simulation.accepts(program)) {
+      tiles = -1;
+    } else {
+      for (int64_t op = 0; op < program.operators; ++op) tiles += program.last(op) - program.first(op);
+      if (keep) times.reset(new int64_t[static_cast<std::size_t>(8 * tiles) + 1]);
+      simulation.append(program, keep ? Times(times.get(), tiles) : Times());
+    }
+  }
+  if (tiles < 0) return py::bool_(false);
+  if (!keep) return py::none();
+  int64_t* data = times.release();
+  const py::capsule release(data, [](void* pointer) { delete[] static_cast<int64_t*>(pointer); });
+  return py::array_t<int64_t>({py::ssize_t{8}, static_cast<py::ssize_t>(tiles)}, data, release);
+}
+
+py::object lower(Lowering& lowering, const Column& row_kind, const Column& inputs, const Column& outputs,
+                 const Column& first_stage, const py::array_t<int64_t, py::array::c_style>& stages,
+                 const py::array_t<int32_t, py::array::c_style>& signature, const Column& tensors) {
+  const int64_t signatures = row_kind.size();
+  static_assert(sizeof(Stage) == 14 * sizeof(int64_t));
+  if (stages.ndim() != 2 || stages.shape(1) != 14) throw std::invalid_argument("stages: expected 14 columns");
+  const WorkView work{signatures,
+                      column(row_kind, signatures, "row_kind"),
+                      column(inputs, signatures, "inputs"),
+                      column(outputs, signatures, "outputs"),
+                      column(first_stage, signatures + 1, "first_stage"),
+                      reinterpret_cast<const Stage*>(stages.data())};
+  const int32_t* rows = signature.data();
+  int64_t ids = 0;
+  for (py::ssize_t i = 0; i < signature.size(); ++i) {
+    if (rows[i] < 0 || rows[i] >= signatures) throw std::invalid_argument("a row names no signature");
+    ids += work.inputs[rows[i]] + work.outputs[rows[i]];
+  }
+  const int64_t* storages = column(tensors, ids, "tensors");
+  Piece piece;
+  int64_t refused = -1;
+  {
+    py::gil_scoped_release unlocked;
+    refused = lowering.lower(work, signature.size(), rows, storages, piece);
+  }
+  if (refused >= 0) return py::int_(refused);
+  TileVectors& tiles = piece.tiles;
+  return py::make_tuple(handed(std::move(piece.offsets)), handed(std::move(tiles.load)),
+                        handed(std::move(tiles.compute)), handed(std::move(tiles.store)),
+                        handed(std::move(tiles.operands)), handed(std::move(tiles.results)),
+                        handed(std::move(tiles.work)), handed(std::move(tiles.unit)), handed(std::move(piece.tile_list)),
+                        handed(std::move(piece.dep_offsets)), handed(std::move(piece.deps)),
+                        handed(std::move(piece.wait_for)), handed(std::move(piece.host_wait)),
+                        handed(std::move(piece.launch)), handed(std::move(piece.trace_row)));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_engine, m) {
+  m.doc() = "The tile engine and the lowering in C++; see simdevice.engines.native and simdevice.lowering.native.";
+
+  py::class_<Simulation>(m, "Simulation")
+      .def(py::init<int64_t, int64_t>(), py::arg("buffer_bytes"), py::arg("dram_channels"))
+      .def("append", &append)
+      .def("frontier", [](const Simulation& s, int64_t p) {
+        if (p < 0 || p > s.operators()) throw std::out_of_range("no such position");
+        return s.frontier(p);
+      })
+      .def_property_readonly("operators", &Simulation::operators)
+      .def("settled", &Simulation::settled)
+      .def("forget", &Simulation::forget)
+      .def("write_pending", &Simulation::write_pending);
+
+  py::class_<Lowering>(m, "Lowering")
+      .def(py::init([](int64_t buffer_bytes, int64_t tile_bytes, int64_t array_rows, int64_t array_cols,
+                       int64_t vector_lanes, int64_t launch_ticks, bool in_transit, int64_t transfer_fixed,
+                       int64_t transfer_byte, int64_t transfer_op, int64_t transfer_scale, int64_t cycle,
+                       int64_t cycle_scale, int64_t link_fixed, int64_t link_byte, int64_t link_scale) {
+        return Lowering(Rates{buffer_bytes, tile_bytes, array_rows, array_cols, vector_lanes, launch_ticks, in_transit,
+                              transfer_fixed, transfer_byte, transfer_op, transfer_scale, cycle, cycle_scale, link_fixed,
+                              link_byte, link_scale});
+      }))
+      .def("lower", &lower)
+      .def_property_readonly("operators", &Lowering::operators)
+      .def("event_position", &Lowering::event_position)
+      .def("forget_event", &Lowering::forget_event)
+      .def("forget", &Lowering::forget);
+}
