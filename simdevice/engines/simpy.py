@@ -43,7 +43,7 @@ class _Machine:
         self.noc_in, self.noc_out = simpy.Resource(env, 1), simpy.Resource(env, 1)
         self.buffer = simpy.Container(env, program.buffer_bytes, program.buffer_bytes)
         self.ready, self.computed = simpy.Store(env), simpy.Store(env)
-        self.times = np.zeros((8, len(program)), np.int64)
+        self.times = [[0] * len(program) for _ in TIMELINE_FIELDS]
         self.issued = [env.event() for _ in range(program.operators)]
         self.complete = [env.event() for _ in range(program.operators)]
         self.left = np.diff(program.first_tile).tolist()  # tiles of each operator still to end
@@ -57,7 +57,8 @@ class _Machine:
         for process in (self.host(), self.load(), self.compute(), self.store()):
             self.env.process(process)
         self.env.run()
-        return Timeline(**dict(zip(TIMELINE_FIELDS, self.times, strict=True)))
+        columns = (np.array(times, np.int64) for times in self.times)
+        return Timeline(**dict(zip(TIMELINE_FIELDS, columns, strict=True)))
 
     def host(self) -> Steps:
         """Issues operators one after the other, and waits where the program synchronises."""
@@ -78,31 +79,33 @@ class _Machine:
         waited = 0
         for operator, wait in enumerate(program.wait_for.tolist()):
             for tile in range(first[operator], first[operator + 1]):
-                times[0, tile] = env.now
+                times[0][tile] = env.now
                 if tile == first[operator]:
                     yield self.issued[operator]
                     for needed in (*deps[offsets[operator] : offsets[operator + 1]], *range(waited, wait)):
                         yield self.complete[needed]
                     waited = max(waited, wait)
-                times[1, tile] = env.now
+                times[1][tile] = env.now
                 if size := self.operands[tile] + self.results[tile]:
                     yield self.buffer.get(size)
-                times[2, tile] = env.now
+                times[2][tile] = env.now
                 if ticks := self.load_ticks[tile]:
-                    yield self.after_all_else()  # so that a store that asks at this tick goes first
+                    if program.dram_channels == 1:
+                        yield self.after_all_else()  # so that a store that asks at this tick goes first
                     with self.memory.request() as channel, self.noc_in.request() as port:
-                        yield channel & port
+                        yield channel
+                        yield port
                         yield env.timeout(ticks)
-                times[3, tile] = env.now
+                times[3][tile] = env.now
                 yield self.ready.put(tile)
 
     def compute(self) -> Steps:
         """In order, one tile at a time over all units."""
         for _ in range(len(self.program)):
             tile = yield self.ready.get()
-            self.times[4, tile] = self.env.now
+            self.times[4][tile] = self.env.now
             yield self.env.timeout(self.compute_ticks[tile])
-            self.times[5:, tile] = self.env.now
+            self.times[5][tile] = self.times[6][tile] = self.times[7][tile] = self.env.now
             if self.store_ticks[tile]:
                 yield from self.free(self.operands[tile])
                 yield self.computed.put(tile)
@@ -112,13 +115,14 @@ class _Machine:
 
     def store(self) -> Steps:
         """In order: one memory channel and the NoC outwards, then the result's space is free."""
-        for _ in range(np.count_nonzero(self.store_ticks)):
+        for _ in range(sum(map(bool, self.store_ticks))):
             tile = yield self.computed.get()
             with self.memory.request() as channel, self.noc_out.request() as port:
-                yield channel & port
-                self.times[6, tile] = self.env.now
+                yield channel
+                yield port
+                self.times[6][tile] = self.env.now
                 yield self.env.timeout(self.store_ticks[tile])
-            self.times[7, tile] = self.env.now
+            self.times[7][tile] = self.env.now
             yield from self.free(self.results[tile])
             self.end(tile)
 
