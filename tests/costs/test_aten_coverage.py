@@ -136,3 +136,16 @@ def test_every_rule_holds_on_pytorchs_own_samples():
         assert cost.bytes_written <= sum(t.nbytes for t in row.outputs), row.signature
         assert cost.bytes_read <= sum(t.nbytes for t in row.inputs) or cost.category == "gather", row.signature
     assert len({row.name for row in rows}) > 450
+
+
+def test_no_rule_declares_a_tensor_as_an_attribute():
+    """Tensors are inputs; recorders give attributes as plain values only."""
+    tensors: dict[str, set[str]] = {}
+    for full in torch._C._dispatch_get_all_op_names():
+        base, _, overload = full.partition(".")
+        if base.startswith("aten::"):
+            arguments = torch._C._get_schema(base, overload).arguments
+            found = {a.name for a in arguments if "Tensor" in str(a.type)}
+            tensors.setdefault(base.replace("::", "."), set()).update(found)
+    wrong = [(n, a) for n, r in registered().items() for a in r.attributes if a in tensors.get(n, ())]
+    assert wrong == []

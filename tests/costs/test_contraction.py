@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from simdevice.costs import Costs
 from simdevice.frontends.dispatch import DispatchRecorder
-from simdevice.records import Origin
+from simdevice.records import Origin, TensorSpec
 
 SIZES = st.integers(1, 9)
 A, B = torch.ones(4, 6), torch.ones(6, 5)
@@ -89,9 +89,13 @@ def test_bilinear_multiplies_twice_and_adds_once_per_triple(op):
     ids=["rows", "columns", "depth", "batch"],
 )
 def test_groups_cost_nothing_extra(cost, left, right, out, flops):
-    assert cost("aten._grouped_mm", [left, right, (3,)], [out]).flops == flops
-    elements = torch.Size(out).numel()
-    assert cost("aten._grouped_mm", [left, right, (3,), out[-1:]], [out], bias=True).flops == flops + elements
+    ends = TensorSpec((3,), "int32")
+    assert cost("aten._grouped_mm", [left, right, ends], [out]).flops == flops
+    with_bias = flops + torch.Size(out).numel()
+    assert cost("aten._grouped_mm", [left, right, ends, out[-1:]], [out]).flops == with_bias
+    scales = [(1,), (1,)]
+    assert cost("aten._scaled_grouped_mm", [left, right, *scales, ends], [out]).flops == flops
+    assert cost("aten._scaled_grouped_mm", [left, right, *scales, ends, out[-1:]], [out]).flops == with_bias
 
 
 def test_scaled_mm_counts_the_bias_but_not_the_scales(cost):

@@ -198,6 +198,13 @@ def test_embedding_bag_adds_each_row_it_picks(op):
     assert (one.flops, one.cost.bytes_read) == (24, 144)
 
 
+def test_sample_weights_multiply_each_row_they_pick(op):
+    indices, offsets, weights = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2]), torch.ones(4)
+    one = op(F.embedding_bag, indices, torch.ones(1000, 6), offsets, mode="sum", per_sample_weights=weights)
+    # 4 rows of 6, multiplied and added; 4 weights more are read
+    assert (one.flops, one.cost.bytes_read) == (48, 160)
+
+
 def test_cross_entropy_picks_one_log_probability_per_target(ops):
     logits = torch.randn(5, 7, requires_grad=True)
     rows = ops(lambda: F.cross_entropy(logits, torch.tensor([0, 1, 2, 3, 4])).backward())

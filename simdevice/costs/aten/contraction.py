@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from simdevice.costs.aten._common import aten, elements
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature, TensorSpec
+from simdevice.records.dtypes import is_float
 
 __all__: list[str] = []
 
@@ -79,12 +81,23 @@ def four_bit_product(signature: Signature) -> Cost:
     return _matmul(signature, 2 * elements(signature.outputs) * signature.inputs[0].shape[-1])
 
 
-@register(*aten("_grouped_mm _scaled_grouped_mm"), attributes=("bias",))
+@register("aten._grouped_mm")
 def grouped_product(signature: Signature) -> Cost:
+    """Two operands, perhaps the groups' ends (integers), perhaps a bias."""
+    return _grouped(signature, signature.inputs[2:])
+
+
+@register("aten._scaled_grouped_mm")
+def scaled_grouped_product(signature: Signature) -> Cost:
+    """Two operands and their scales, perhaps the groups' ends, perhaps a bias."""
+    return _grouped(signature, signature.inputs[4:])
+
+
+def _grouped(signature: Signature, rest: Sequence[TensorSpec]) -> Cost:
     """Rows, columns or depth split into groups. Every row meets one group's matrix, so groups cost nothing extra;
     only where the depth is split (both operands are matrices) is the output not the place to count from."""
     left, right = signature.inputs[:2]
-    bias = elements(signature.outputs) if signature.attribute("bias") else 0
+    bias = elements(signature.outputs) if any(is_float(t.dtype) for t in rest) else 0
     if len(left.shape) == len(right.shape) == 2:
         return _matmul(signature, 2 * left.shape[0] * left.shape[1] * right.shape[1] + bias)
     return _matmul(signature, 2 * elements(signature.outputs) * _depth(left) + bias)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from simdevice.costs.aten._common import aten, elements, lookup
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
+from simdevice.records.dtypes import is_float
 
 __all__: list[str] = []
 
@@ -79,29 +80,25 @@ def embedding_backward(signature: Signature) -> Cost:
 # Bags of embeddings: rows are picked and reduced in one go
 
 
-def _row(signature: Signature) -> int:
-    return signature.outputs[0].shape[-1]
+def _flops_per_element(signature: Signature) -> int:
+    """One addition per element picked; one multiplication more where each sample has a weight, the only tensor of
+    numbers among indices, offsets and sizes."""
+    return 2 if any(is_float(t.dtype) for t in signature.inputs[1:]) else 1
 
 
-@register(
-    *aten("_embedding_bag _embedding_bag_forward_only embedding_bag"),
-    attributes=("per_sample_weights",),
-)
+@register(*aten("_embedding_bag _embedding_bag_forward_only embedding_bag"))
 def embedding_bag(signature: Signature) -> Cost:
-    """weight, indices, offsets, ...: one addition per element picked, one multiplication more with sample weights."""
-    picked = signature.inputs[1].numel * _row(signature)
-    return lookup(signature, picked, flops=picked * (2 if signature.attribute("per_sample_weights") else 1))
+    """weight, indices, offsets, perhaps sample weights."""
+    picked = signature.inputs[1].numel * signature.outputs[0].shape[-1]
+    return lookup(signature, picked, flops=picked * _flops_per_element(signature))
 
 
-@register(
-    *aten("_embedding_bag_backward _embedding_bag_dense_backward"),
-    attributes=("per_sample_weights",),
-)
+@register(*aten("_embedding_bag_backward _embedding_bag_dense_backward"))
 def embedding_bag_backward(signature: Signature) -> Cost:
-    """grad, indices, ...: each bag's gradient goes to every row it picked."""
+    """grad, indices, ..., perhaps sample weights: each bag's gradient goes to every row it picked."""
     grad, indices = signature.inputs[:2]
     picked = indices.numel * grad.shape[-1]
-    return streamed(signature, "gather", picked * (2 if signature.attribute("per_sample_weights") else 1))
+    return streamed(signature, "gather", picked * _flops_per_element(signature))
 
 
 @register("aten._embedding_bag_per_sample_weights_backward")
