@@ -80,8 +80,15 @@ def _load_from(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules["simdevice._device"] = module
+        module.set_initializer(_initialize)
         _loaded = module
     return _loaded
+
+
+def _initialize() -> None:
+    from simdevice.torch_backend.live import native
+
+    native()
 
 
 def _prebuilt() -> Path | None:

@@ -200,7 +200,7 @@ class _Live:
 
     def resolve_events(self) -> None:
         """Tell events that outlive this session when they were."""
-        for mark in self.recorder.live_events():
+        for mark in self.recorder.unresolved_events():
             mark.resolve(self.event_ps(mark.id))
 
     def rows(self) -> Rows:

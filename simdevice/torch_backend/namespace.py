@@ -159,28 +159,39 @@ def synchronize(device: Any = None) -> None:
 # --- streams and events
 
 
-class Stream(torch.Stream):
-    """A stream of the simacc device: it orders work, and never overlaps another stream's."""
+class _OfSimacc(type):
+    """`isinstance(x, torch.simacc.Event)` holds for any torch.Event of the device."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
-        _native()
-        if kwargs:
-            made = super().__new__(cls, **kwargs)
-        else:
-            made = super().__new__(cls, torch.device("simacc", _index(device)), priority=priority)
-        return made  # type: ignore[no-any-return]
+    made: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.made) and instance.device.type == "simacc"  # type: ignore[attr-defined]
 
 
-class Event(torch.Event):
-    """A position in the queue; `elapsed_time` gives simulated milliseconds between two."""
+class Stream(metaclass=_OfSimacc):
+    """A stream of the device: it orders work, and never overlaps another stream's.
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> Event:
-        _native()
-        return super().__new__(cls, torch.device("simacc", 0), enable_timing=enable_timing, blocking=blocking)  # type: ignore[no-any-return]
+    What is made is a plain torch.Stream, since PyTorch's methods take no subclass as an argument.
+    """
+
+    made = torch.Stream
+
+    def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> torch.Stream:  # type: ignore[misc]
+        if ids:
+            return torch.Stream(**ids)
+        return torch.Stream(torch.device("simacc", _index(device)), priority=priority)
+
+
+class Event(metaclass=_OfSimacc):
+    """A position in the queue; `elapsed_time` gives simulated milliseconds between two. A plain torch.Event."""
+
+    made = torch.Event
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> torch.Event:  # type: ignore[misc]
+        return torch.Event(torch.device("simacc", 0), enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: Any = None) -> torch.Stream:
-    _native()
     return torch.accelerator.current_stream(torch.device("simacc", _index(device)))
 
 

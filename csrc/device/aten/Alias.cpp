@@ -22,7 +22,7 @@ at::Tensor make(c10::Storage storage, c10::DispatchKey key, const c10::TensorImp
 
 at::Tensor host_view(const at::Tensor& device_tensor) {
   const auto& impl = *device_tensor.unsafeGetTensorImpl();
-  auto out = make(block_of(impl)->host, c10::DispatchKey::CPU, impl);
+  auto out = make(host_storage(*impl.unsafe_storage().unsafeGetStorageImpl()), c10::DispatchKey::CPU, impl);
   if (C10_UNLIKELY(impl.is_wrapped_number())) {
     out.unsafeGetTensorImpl()->set_wrapped_number(true);
   }

@@ -72,8 +72,10 @@ py::list signatures_since(size_t first) {
 
 void mark_weights(const std::vector<at::Tensor>& tensors) {
   for (const auto& t : tensors) {
-    if (t.device().type() == kDeviceType) {
-      block_of(*t.unsafeGetTensorImpl())->weight = true;
+    if (t.device().type() == kDeviceType && t.has_storage()) {
+      if (auto* block = block_of(*t.unsafeGetTensorImpl())) {
+        block->weight = true;
+      }
     }
   }
 }
@@ -121,6 +123,12 @@ PYBIND11_MODULE(_device, m) {
   m.doc() = "The simacc device for PyTorch (PrivateUse1): storage, kernels and the native recorder.";
   register_hooks();  // so that torch.accelerator knows the device before its first use
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, before the first tensor.");
+  m.def("set_initializer", [](py::function f) {
+    callbacks().initialize = [kept = new py::function(std::move(f))] {
+      const py::gil_scoped_acquire gil;
+      (*kept)();
+    };
+  });
   m.def("set_callbacks", &set_callbacks);
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
@@ -133,7 +141,6 @@ PYBIND11_MODULE(_device, m) {
   m.def("pause", [] { ++thread_state().paused; });
   m.def("resume", [] { --thread_state().paused; });
   m.def("clear_scopes", &clear_scopes);
-  m.def("bytes_in_record", [](const at::Tensor& t) { return block_of(*t.unsafeGetTensorImpl())->id; });
 
   py::class_<Mark, std::shared_ptr<Mark>>(m, "Mark")
       .def_readonly("id", &Mark::id)
@@ -146,7 +153,7 @@ PYBIND11_MODULE(_device, m) {
       .def("close", &Recorder::close)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)
-      .def("live_events", &Recorder::live_events)
+      .def("unresolved_events", &Recorder::unresolved_events)
       .def_readonly("token", &Recorder::token)
       .def("__len__", &Recorder::size);
   add_scope_hooks(m.ptr());

@@ -184,14 +184,17 @@ std::vector<int64_t> Recorder::drain_released_events() {
   return std::exchange(released_, {});
 }
 
-std::vector<std::shared_ptr<Mark>> Recorder::live_events() {
+std::vector<std::shared_ptr<Mark>> Recorder::unresolved_events() {
   std::vector<std::shared_ptr<Mark>> out;
-  const std::lock_guard<SpinLock> lock(lock_);
-  for (const auto& [id, weak] : marks_) {
-    if (auto mark = weak.lock()) {
-      out.push_back(std::move(mark));
+  {
+    const std::lock_guard<SpinLock> lock(lock_);
+    for (const auto& [id, weak] : marks_) {
+      if (auto mark = weak.lock()) {
+        out.push_back(std::move(mark));  // kept: destroying one here would take the lock again
+      }
     }
   }
+  std::erase_if(out, [](const auto& mark) { return mark->resolved_ps.load() >= 0; });
   return out;
 }
 
@@ -248,7 +251,9 @@ int64_t event_ps(Mark& mark) {
   if (known >= 0) {
     return known;
   }
-  TORCH_CHECK(callbacks().event_ps, "the simacc device has not been initialised");
+  if (!callbacks().event_ps) {
+    callbacks().initialize();  // an event was recorded before the first tensor was made
+  }
   return callbacks().event_ps(mark.recorder->token, mark.id);
 }
 

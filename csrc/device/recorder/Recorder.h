@@ -69,7 +69,7 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   // What was recorded since the last drain, and the events that no one can ask for any more.
   Tape drain();
   std::vector<int64_t> drain_released_events();
-  std::vector<std::shared_ptr<Mark>> live_events();
+  std::vector<std::shared_ptr<Mark>> unresolved_events();
   size_t size() const {
     return rows_.load(std::memory_order_relaxed);
   }
@@ -113,9 +113,10 @@ void pop_scope();
 void clear_scopes();
 
 // Called when the root recorder's tape has grown past kRootRows without anyone asking for time, and
-// when an event's time is wanted. Both are set once by the Python half.
+// when an event's time is wanted. Set once by the Python half.
 inline constexpr size_t kRootRows = size_t{1} << 18;
 struct Callbacks {
+  std::function<void()> initialize;  // loads the rest of the device; set when the library is loaded
   std::function<void()> root_is_full;
   std::function<int64_t(int64_t token, int64_t event)> event_ps;
 };

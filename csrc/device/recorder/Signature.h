@@ -72,10 +72,10 @@ class Call {
     const Block* block = block_of(tensor);
     const auto sizes = tensor.sizes();
     words_.push_back(static_cast<int64_t>(tensor.dtype().toScalarType()) |
-        (static_cast<int64_t>(block->weight.load(std::memory_order_relaxed)) << 8) |
+        (static_cast<int64_t>(block != nullptr && block->weight.load(std::memory_order_relaxed)) << 8) |
         (static_cast<int64_t>(sizes.size()) << 16));
     words_.append(sizes.begin(), sizes.end());
-    ids_.push_back(block->id);
+    ids_.push_back(block != nullptr ? block->id : -1);
   }
 
   const OpInfo& op_;

@@ -148,8 +148,19 @@ c10::Storage adopt(c10::Storage host, c10::DeviceIndex device) {
       c10::DataPtr(data, block, &delete_block, c10::Device(kDeviceType, device)), &the_allocator(), /*resizable=*/true));
 }
 
+c10::Storage host_storage(const c10::StorageImpl& storage) {
+  if (const Block* block = block_of(storage)) {
+    return block->host;
+  }
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+      c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false));
+}
+
 void refresh(c10::StorageImpl& device_storage) {
   Block* block = block_of(device_storage);
+  if (block == nullptr) {
+    return;  // borrowed memory cannot be resized
+  }
   const size_t bytes = block->host.nbytes();
   if (bytes == block->counted_bytes && block->host.data() == device_storage.data()) {
     return;

@@ -36,16 +36,19 @@ void delete_block(void* block);
 // The next serial number, shared by storages and events so that a trace has one id space.
 int64_t next_id();
 
-// The Block behind a device storage.
+// The Block behind a device storage; null for memory that PyTorch only borrowed (at::from_blob, which
+// writes storages to files).
 inline Block* block_of(const c10::StorageImpl& storage) {
   const auto& ptr = storage.data_ptr();
-  TORCH_INTERNAL_ASSERT(ptr.get_deleter() == &delete_block, "a simacc storage without a simacc block");
-  return static_cast<Block*>(ptr.get_context());
+  return C10_LIKELY(ptr.get_deleter() == &delete_block) ? static_cast<Block*>(ptr.get_context()) : nullptr;
 }
 
 inline Block* block_of(const c10::TensorImpl& tensor) {
   return block_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
 }
+
+// The host storage over a device storage's bytes.
+c10::Storage host_storage(const c10::StorageImpl& storage);
 
 // A device storage that takes over a host storage's bytes. Raises OutOfMemoryError past the capacity.
 c10::Storage adopt(c10::Storage host, c10::DeviceIndex device);

@@ -110,7 +110,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     auto& impl = *storage.unsafeGetStorageImpl();
-    at::native::resize_bytes_cpu(block_of(impl)->host.unsafeGetStorageImpl(), bytes);
+    at::native::resize_bytes_cpu(host_storage(impl).unsafeGetStorageImpl(), bytes);
     refresh(impl);
   }
 

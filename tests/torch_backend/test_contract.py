@@ -1,0 +1,179 @@
+"""The PyTorch device contract: what programs expect of any accelerator."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from simdevice.errors import SpecError, UnknownNameError
+
+
+def test_the_accelerator_is_simacc():
+    assert torch.accelerator.current_accelerator() == torch.device("simacc")
+    assert torch.accelerator.is_available()
+    assert torch.simacc.get_device_name() == "h100"
+    assert torch.get_device_module("simacc") is torch.simacc
+    torch.accelerator.synchronize()
+
+
+def test_mixed_devices_raise_pytorchs_message():
+    x = torch.ones(3, device="simacc")
+    for call in (lambda: x + torch.ones(3), lambda: torch.ones(3) + x, lambda: torch.cat([x, torch.ones(3)])):
+        with pytest.raises(RuntimeError, match="^Expected all tensors to be on the same device, but"):
+            call()
+    assert (x + torch.tensor(1.0)).sum().item() == 6  # a scalar may come from the host
+
+
+def test_host_indices_index_device_tensors():
+    x = torch.arange(6.0).view(2, 3)
+    y = x.to("simacc")
+    index = torch.tensor([1, 0])
+    assert torch.equal(y[index].cpu(), x[index])
+    y[index] = 0
+    assert y.sum().item() == 0
+
+
+def test_a_fresh_seed_gives_the_cpus_numbers():
+    torch.manual_seed(7)
+    host = torch.randn(100), torch.rand(5), torch.randperm(10), torch.empty(6).bernoulli_(0.5)
+    torch.manual_seed(7)
+    device = (
+        torch.randn(100, device="simacc"),
+        torch.rand(5, device="simacc"),
+        torch.randperm(10, device="simacc"),
+        torch.empty(6, device="simacc").bernoulli_(0.5),
+    )
+    for a, b in zip(host, device, strict=True):
+        assert torch.equal(a, b.cpu())
+    generator = torch.Generator("simacc").manual_seed(3)
+    expected = torch.randn(4, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(torch.randn(4, device="simacc", generator=generator).cpu(), expected)
+
+
+def test_rng_state_is_saved_and_forked():
+    state = torch.simacc.get_rng_state()
+    first = torch.randn(4, device="simacc").cpu()
+    with torch.random.fork_rng(device_type="simacc"):
+        torch.randn(100, device="simacc")
+    torch.simacc.set_rng_state(state)
+    assert torch.equal(torch.randn(4, device="simacc").cpu(), first)
+
+
+def test_dropout_draws_from_the_devices_generator():
+    x = torch.ones(1000, device="simacc")
+    torch.manual_seed(1)
+    host_state = torch.get_rng_state()
+    first = nn.functional.dropout(x, 0.5)
+    assert torch.equal(torch.get_rng_state(), host_state)
+    torch.manual_seed(1)
+    assert torch.equal(nn.functional.dropout(x, 0.5).cpu(), first.cpu())
+
+
+def test_saving_loading_copying_and_pickling():
+    model = nn.Linear(3, 2).to("simacc")
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer)
+    assert loaded["weight"].device.type == "simacc"
+    buffer.seek(0)
+    on_cpu = torch.load(buffer, map_location="cpu")
+    assert torch.equal(on_cpu["weight"], model.weight.cpu())
+    assert torch.equal(copy.deepcopy(model).weight.cpu(), model.weight.cpu())
+    assert torch.equal(pickle.loads(pickle.dumps(model.weight.detach())).cpu(), model.weight.detach().cpu())
+    model.load_state_dict(on_cpu)
+
+
+def test_attention_stays_fused_and_exact():
+    q, k, v = torch.randn(3, 2, 4, 16, 8).unbind(0)
+    with torch.simacc.record() as rec:
+        out = nn.functional.scaled_dot_product_attention(q.to("simacc"), k.to("simacc"), v.to("simacc"))
+    assert "aten._scaled_dot_product_flash_attention_for_cpu" in [op.name for op in rec.trace.ops]
+    assert torch.equal(out.cpu(), nn.functional.scaled_dot_product_attention(q, k, v))
+
+
+def test_autocast_lowers_matmuls_and_keeps_softmax():
+    x = torch.randn(4, 4, device="simacc")
+    with torch.autocast("simacc", dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16
+        assert x.softmax(-1).dtype == torch.float32
+
+
+def test_optional_and_undefined_tensors_lists_and_out():
+    x = torch.randn(2, 3, 8, 8)
+    conv = nn.Conv2d(3, 4, 3, bias=False)
+    expected = conv(x)
+    assert torch.equal(conv.to("simacc")(x.to("simacc")).cpu(), expected)
+    parts = torch.split(x.to("simacc"), 1)
+    assert torch.equal(torch.cat(parts).cpu(), x)
+    values, indices = torch.empty(0, device="simacc"), torch.empty(0, dtype=torch.long, device="simacc")
+    torch.topk(torch.tensor([1.0, 3.0, 2.0], device="simacc"), 2, out=(values, indices))
+    assert values.tolist() == [3.0, 2.0]
+    assert indices.tolist() == [1, 2]
+
+
+def test_complex_views_and_conjugates():
+    z = torch.randn(4, dtype=torch.complex64)
+    w = z.to("simacc")
+    assert torch.equal(w.conj().cpu(), z.conj())
+    assert torch.equal(torch.view_as_real(w).cpu(), torch.view_as_real(z))
+    assert torch.equal((w.conj() * w).cpu(), z.conj() * z)
+    assert torch.equal(w.imag.cpu(), z.imag)
+
+
+def test_unsupported_layouts_and_dtypes_are_python_exceptions():
+    with pytest.raises(NotImplementedError, match=r"sparse|Sparse"):
+        torch.ones(2, 2, device="simacc").to_sparse()
+    with pytest.raises(NotImplementedError, match="quantized"):
+        torch.quantize_per_tensor(torch.ones(2, device="simacc"), 0.1, 0, torch.qint8)
+
+
+def test_operators_registered_later_run_through_the_fallback():
+    library = torch.library.Library("simacc_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    x = torch.ones(3, device="simacc")
+    with torch.simacc.record() as rec:
+        y = torch.ops.simacc_test.twice(x)
+    assert y.device.type == "simacc"
+    assert y.tolist() == [2.0, 2.0, 2.0]
+    assert rec.trace.unknown() == {"simacc_test.twice": "no cost rule"}
+    assert rec.trace.is_lower_bound
+
+
+def test_wrong_machines_are_refused_and_change_nothing(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"^unknown device 'h10': did you mean 'h100'\?$"):
+        torch.simacc.configure("h10")
+    with pytest.raises(SpecError, match="dram_bandwidth_bytes_per_s: expected more than zero, got '-1 GB/s'"):
+        torch.simacc.configure("h100", dram_bandwidth_bytes_per_s="-1 GB/s")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("kind: roofline\n  name: [")
+    with pytest.raises(SpecError, match=r"broken\.yaml"):
+        torch.simacc.configure(str(broken))
+    with pytest.raises(SpecError, match="choose the device before recording"), torch.simacc.record():
+        torch.simacc.configure("a100")
+    assert torch.simacc.get_device_name() == "h100"
+
+
+def test_training_a_cnn_is_bit_equal_to_the_cpu():
+    def build() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+
+    x, y = torch.randn(8, 1, 8, 8), torch.randint(0, 10, (8,))
+    results = []
+    for device in ("cpu", "simacc"):
+        model = build().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=True)
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+            optimizer.step()
+        results.append([p.detach().cpu() for p in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
