@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simdevice.records.program import Program, Timeline
+from simdevice.records.stalls import split_ps
 from simdevice.records.trace import Trace
 from simdevice.units import PS_PER_S
 
@@ -43,12 +45,25 @@ class Run:
         """Simulated seconds from the first submission to the last completion."""
         return self.makespan_ps / PS_PER_S
 
+    @property
+    def tiles(self) -> int:
+        """Tiles simulated; zero where the device has none."""
+        return 0 if self.timeline is None else len(self.timeline)
+
+    @cached_property
+    def stalls(self) -> dict[str, int]:
+        """The makespan split by what the device did or waited for, in picoseconds; empty without tiles."""
+        if self.program is None or self.timeline is None:
+            return {}
+        return split_ps(self.program, self.timeline)
+
     def __eq__(self, other: object) -> bool:
         """Every time and count; the trace's table is compared by what its rows say, not by its numbering."""
         if not isinstance(other, Run):
             return NotImplemented
         return (
-            (self.device, self.makespan_ps, dict(self.bounds_ps)) == (other.device, other.makespan_ps, dict(other.bounds_ps))
+            (self.device, self.makespan_ps) == (other.device, other.makespan_ps)
+            and dict(self.bounds_ps) == dict(other.bounds_ps)
             and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start_ps", "end_ps", "busy_ps"))
             and self.timeline == other.timeline
             and len(self.trace) == len(other.trace)

@@ -1,0 +1,53 @@
+"""Where the time of a timeline went: an exact split of the makespan, in all and per operator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simdevice.records.program import UNITS, Program, Timeline
+
+__all__ = ["STALLS", "per_operator", "split", "split_ps"]
+
+Int64 = NDArray[np.int64]
+
+STALLS = ("compute", "link", "load_bandwidth", "buffer_full", "dependency", "store_tail")
+"""The shares. Compute and link are work; `dependency` includes waiting for the host and for events."""
+
+
+def per_operator(program: Program, timeline: Timeline) -> dict[str, Int64]:
+    """Ticks of each share but the store tail, per operator.
+
+    A tile's computing follows the previous tile's, or a gap. A gap ends when the tile's load ends,
+    and lies within the tile's own load, whose phases therefore split it: until the dependencies were
+    met, until there was room, until the data were there.
+    """
+    before = np.zeros_like(timeline.compute_end)
+    before[1:] = timeline.compute_end[:-1]
+    met = np.maximum(timeline.dependencies_met, before)
+    allocated = np.maximum(timeline.allocated, met)
+    loaded = np.maximum(timeline.load_end, allocated)
+    work = timeline.compute_end - timeline.compute_start
+    on_link = program.column("unit") == UNITS.index("link")
+    shares = {
+        "compute": np.where(on_link, 0, work),
+        "link": np.where(on_link, work, 0),
+        "load_bandwidth": loaded - allocated,
+        "buffer_full": allocated - met,
+        "dependency": met - before,
+    }
+    if not program.operators:
+        return {name: np.zeros(0, np.int64) for name in shares}
+    return {name: np.add.reduceat(ticks, program.first_tile[:-1]) for name, ticks in shares.items()}
+
+
+def split(program: Program, timeline: Timeline) -> dict[str, int]:
+    """Ticks of each share; they add up to the makespan."""
+    shares = {name: int(ticks.sum()) for name, ticks in per_operator(program, timeline).items()}
+    return {**shares, "store_tail": timeline.makespan - sum(shares.values())}
+
+
+def split_ps(program: Program, timeline: Timeline) -> dict[str, int]:
+    """The split in picoseconds; it adds up to the makespan in picoseconds."""
+    edges = program.to_ps(np.cumsum([0, *split(program, timeline).values()]))
+    return dict(zip(STALLS, np.diff(edges).tolist(), strict=True))
