@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "CapacityError",
+    "CaptureError",
     "FileFormatError",
     "LoweringError",
     "SimdeviceError",
@@ -40,6 +41,10 @@ class UnitError(SpecError):
 
 class FileFormatError(SimdeviceError, ValueError):
     """A file that is damaged or of another kind: names the file and what is wrong with it."""
+
+
+class CaptureError(SimdeviceError):
+    """A program that a front end can't follow; says what to try instead."""
 
 
 class CapacityError(SimdeviceError):

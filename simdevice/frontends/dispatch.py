@@ -11,14 +11,19 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from simdevice.costs import Costs
-from simdevice.errors import UnknownNameError
+from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -214,6 +219,7 @@ def trace(
 
     Raises:
         UnknownNameError: `fake` is neither None nor "cpu".
+        CaptureError: the program needs numbers that meta or fake tensors don't have.
     """
     if fake not in (None, "cpu"):
         raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
@@ -226,12 +232,13 @@ def trace(
         if root is not None:
             stack.enter_context(torch.no_grad())
         args, kwargs = workload.args, workload.kwargs
-        if workload.warm_up is not None:
-            args, kwargs = workload.warm_up(workload)
         device = _device(root, args, kwargs)
+        if workload.warm_up is not None:
+            with _without_data(fake, device):
+                args, kwargs = workload.warm_up(workload)
         started = time.perf_counter()
         counter = stack.enter_context(FlopCounterMode(display=False)) if flop_counter else None
-        with DispatchRecorder(costs, root, scopes=scopes) as recorder:
+        with _without_data(fake, device), DispatchRecorder(costs, root, scopes=scopes) as recorder:
             program(*args, **kwargs)
     origin = Origin(
         frontend="dispatch",
@@ -243,6 +250,20 @@ def trace(
     )
     made = recorder.finish(origin)
     return replace(made, origin=replace(origin, capture_s=time.perf_counter() - started))
+
+
+@contextlib.contextmanager
+def _without_data(fake: str | None, device: str) -> Iterator[None]:
+    """Turn what PyTorch says when a tensor has no data into what to do about it."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise CaptureError(f"{error.func} needs numbers, and fake tensors have none: trace real ones") from error
+    except (RuntimeError, NotImplementedError, UnsupportedOperatorException) as error:
+        if fake is not None or device != "meta":
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise CaptureError(f"this program can't run on the meta device ({reason}): try fake='cpu'") from error
 
 
 def _path(workload: Workload, recorder: DispatchRecorder) -> str:

@@ -50,22 +50,21 @@ def for_model(model: torch.nn.Module, *, batch: int = 1, length: int = 128) -> d
         return torch.zeros(shape, dtype=first.dtype, device=first.device)
 
     made: dict[str, torch.Tensor] = {}
-    if main == "input_ids":
+    two_towers = hasattr(config, "text_config") and hasattr(config, "vision_config")
+    if main == "input_ids" or (two_towers and accepts(model, "input_ids")):
         made["input_ids"] = text
-    elif main == "pixel_values":
-        made["pixel_values"] = like(batch, *_picture(config))
+    if main == "pixel_values" or (two_towers and accepts(model, "pixel_values")):
+        made["pixel_values"] = like(batch, *_picture(config.vision_config if two_towers else config))
     elif main == "input_features":
         made["input_features"] = like(batch, *_spectrogram(config, length))
     elif main == "input_values":
         made["input_values"] = like(batch, *_sound(config, length))
-    else:
+    elif not made:
         raise SpecError(
             f"the main input of {type(model).__name__} is {main!r}: give its inputs, or a function that returns them"
         )
     if getattr(config, "is_encoder_decoder", False) and accepts(model, "decoder_input_ids"):
         made["decoder_input_ids"] = text
-    if main == "input_ids" and accepts(model, "pixel_values") and hasattr(config, "vision_config"):
-        made["pixel_values"] = like(batch, *_picture(config.vision_config))
     return made
 
 

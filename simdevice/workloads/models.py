@@ -37,7 +37,8 @@ def build(
     object), or a `model_type` with its defaults. `fields` replace fields of the configuration.
 
     On the meta device nothing is allocated; on another one the weights are the library's random ones.
-    `dtype` is the configuration's own where it has one, else float32.
+    `dtype` is the configuration's own where it has one, else float32 (bfloat16 for a mixture of experts
+    on the meta device).
 
     Raises:
         UnknownNameError: a name, model type or dtype that doesn't exist.
@@ -76,10 +77,16 @@ def _configuration(name: str | None, config: Any, model_type: str | None, fields
 
 
 def _build(config: Any, dtype: str | None, device: str) -> torch.nn.Module:
-    own = config.dtype if dtype is None else dtype
+    own = dtype or config.dtype or _default_dtype(config, device)
     with torch.device(device):
-        model: torch.nn.Module = configurations.model_class(config)._from_config(config, dtype=_dtype(own or "float32"))
-    return model.eval()
+        model: torch.nn.Module = configurations.model_class(config)._from_config(config, dtype=_dtype(own))
+    return model.to(device).eval()  # some models make a parameter on the CPU whatever is asked
+
+
+def _default_dtype(config: Any, device: str) -> str:
+    """float32, as PyTorch has it; but the meta kernel of a mixture's grouped product takes bfloat16 only."""
+    is_mixture = any("expert" in field for field in config.to_dict())
+    return "bfloat16" if is_mixture and device == "meta" else "float32"
 
 
 def _dtype(name: str | torch.dtype) -> torch.dtype:
