@@ -116,6 +116,13 @@ int64_t Lowering::event_position(int64_t event) const {
   return found == events_.end() ? -1 : found->second;
 }
 
+std::unordered_map<int64_t, int64_t> Lowering::events_before(int64_t operators) const {
+  std::unordered_map<int64_t, int64_t> found;
+  for (const auto& [event, position] : events_)
+    if (position < operators) found.emplace(event, position);
+  return found;
+}
+
 void Lowering::forget(int64_t operators) {
   writer_.keep_if([=](int64_t writer) { return writer >= operators; });
 }

@@ -42,6 +42,8 @@ class Lowering {
   int64_t operators() const { return operators_; }
   // Before which operator an event was last recorded; -1 where it was not.
   int64_t event_position(int64_t event) const;
+  // The events recorded before a position, with their positions.
+  std::unordered_map<int64_t, int64_t> events_before(int64_t operators) const;
   void forget_event(int64_t event) { events_.erase(event); }
   void forget(int64_t operators);
 

@@ -154,6 +154,7 @@ PYBIND11_MODULE(_engine, m) {
       .def("lower", &lower)
       .def_property_readonly("operators", &Lowering::operators)
       .def("event_position", &Lowering::event_position)
+      .def("events_before", &Lowering::events_before)
       .def("forget_event", &Lowering::forget_event)
       .def("forget", &Lowering::forget);
 }

@@ -36,11 +36,18 @@ class EngineState(Protocol):
     2. `frontier(p)`: when the operators before p (all so far by default) are complete, given what was
        appended; asking changes nothing.
     3. `timeline()`: the times of every tile so far (of a state started with keep=True).
+    4. `settled()` is a position before which all is complete before anything more can load;
+       `forget(p)`, with p at most that, gives up asking for the frontier at positions before p.
     """
 
     def append(self, program: Program) -> None: ...
     def frontier(self, operators: int | None = None) -> int: ...
     def timeline(self) -> Timeline: ...
+    def settled(self) -> int:
+        return 0
+
+    def forget(self, operators: int) -> None:
+        return None
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from simdevice.engines.base import check
+from simdevice.engines.base import EngineState, check
 from simdevice.records import TIMELINE_FIELDS, Program, Timeline
 
 __all__ = ["PythonEngine"]
@@ -28,7 +28,7 @@ class PythonEngine:
         return _State()
 
 
-class _State:
+class _State(EngineState):
     """Times that grow tile by tile.
 
     The only subtle thing is a single memory channel: whether a store or the next load gets it first

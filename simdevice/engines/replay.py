@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simdevice.engines.base import check
+from simdevice.engines.base import EngineState, check
 from simdevice.records import Program, Timeline
 
 __all__ = ["Replay"]
 
 
-class Replay:
+class Replay(EngineState):
     """Collects pieces; `run` simulates their concatenation the first time something is asked."""
 
     def __init__(self, run: Callable[[Program], Timeline]) -> None:

@@ -43,7 +43,7 @@ class _Machine:
         self.noc_in, self.noc_out = simpy.Resource(env, 1), simpy.Resource(env, 1)
         self.buffer = simpy.Container(env, program.buffer_bytes, program.buffer_bytes)
         self.ready, self.computed = simpy.Store(env), simpy.Store(env)
-        self.times = [[0] * len(program) for _ in TIMELINE_FIELDS]
+        self.times: list[list[Any]] = [[0] * len(program) for _ in TIMELINE_FIELDS]
         self.issued = [env.event() for _ in range(program.operators)]
         self.complete = [env.event() for _ in range(program.operators)]
         self.left = np.diff(program.first_tile).tolist()  # tiles of each operator still to end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from simdevice.records import Program, Rows
@@ -26,10 +26,13 @@ class Lowering(Protocol):
        event that was never recorded holds nothing back.
     """
 
-    operators: int
-
+    @property
+    def operators(self) -> int: ...
     def lower(self, rows: Rows) -> Program: ...
     def event_position(self, event: int) -> int: ...
+    def events_before(self, operators: int) -> Mapping[int, int]:
+        """The events recorded before a position, with their positions."""
+
     def forget_events(self, events: Iterable[int]) -> None: ...
     def forget(self, operators: int) -> None:
         """Operators before this position are complete before anything loads: nothing depends on them."""

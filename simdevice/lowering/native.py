@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from simdevice import _engine
 from simdevice.errors import LoweringError
@@ -63,6 +63,9 @@ class NativeLowering:
         if position < 0:
             raise KeyError(event)
         return position
+
+    def events_before(self, operators: int) -> Mapping[int, int]:
+        return self._core.events_before(operators)
 
     def forget_events(self, events: Iterable[int]) -> None:
         for event in events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -100,6 +100,9 @@ class PythonLowering:
 
     def event_position(self, event: int) -> int:
         return self._events[event]
+
+    def events_before(self, operators: int) -> Mapping[int, int]:
+        return {event: at for event, at in self._events.items() if at < operators}
 
     def forget_events(self, events: Iterable[int]) -> None:
         for event in events:

@@ -102,9 +102,9 @@ class WorkTable:
     @classmethod
     def of(cls, table: OpTable) -> WorkTable:
         """The table's own, made once and kept with it."""
-        known = table.derived.setdefault("work", None) or cls(table)
-        table.derived["work"] = known
-        assert isinstance(known, cls)
+        known: WorkTable | None = table.derived.get(cls)
+        if known is None:
+            known = table.derived[cls] = cls(table)
         known.extend()
         return known
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,8 @@ class OpTable:
     """A growing list of signatures and their costs; a row of a trace names one by its index.
 
     `cost_of` is asked once per new signature (front ends pass the cost registry's function).
-    `derived` keeps what later stages make of the signatures, under their own names, so that it is
-    made once.
+    `derived` is where later stages keep what they computed per signature, under an object of theirs
+    (a device, a class) and for as long as that lives.
     """
 
     def __init__(self, cost_of: Callable[[Signature], Cost]) -> None:
@@ -28,7 +30,7 @@ class OpTable:
         self._cost_of = cost_of
         self._index: dict[Signature, int] = {}
         self._columns: dict[str, Int64] = {}
-        self.derived: dict[str, object] = {}
+        self.derived: WeakKeyDictionary[object, Any] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self.signatures)
