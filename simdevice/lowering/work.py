@@ -18,11 +18,11 @@ ROW_KINDS = ("operator", "view", "synchronize", "record_event", "wait_event", "s
 
 _ORDER_ROWS = {f"simacc.{kind}": kind for kind in ROW_KINDS[2:]}
 
-BUTTERFLY_FLOPS = 3
-"""A butterfly: one multiplication, one addition, one subtraction."""
+BUTTERFLY_OPS = 3
+"""A butterfly: a modular multiplication, an addition and a subtraction."""
 
-_BUTTERFLY_CATEGORIES = {"fhe.ntt": "load", "fhe.intt": "store"}
-"""Transforms can run in transit: forwards on the way in, backwards on the way out."""
+_TRANSFORMS = frozenset({"fhe.intt", "fhe.ntt"})
+"""What can run in transit, on the way in; a butterfly is one lane operation where it can't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def work_of(signature: Signature, cost: Cost) -> tuple[Stage, ...]:
 
     1. Views and order rows: none. Transfers: the link.
     2. Matrix products, convolutions, attention: products (see contractions.py).
-    3. Number-theoretic transforms: butterflies, 3 FLOPs each.
+    3. Number-theoretic transforms: butterflies, 3 operations each.
     4. All else, operators without a rule included: a stream of the cost's bytes, whose lane
        operations are max(FLOPs, output elements).
     """
@@ -70,10 +70,8 @@ def work_of(signature: Signature, cost: Cost) -> tuple[Stage, ...]:
         if found:
             return found
     flops = cost.flops or 0
-    in_transit = _BUTTERFLY_CATEGORIES.get(signature.name)
-    if in_transit is not None:
-        load_ops, store_ops = (flops, 0) if in_transit == "load" else (0, flops)
-        return (Stream(cost.bytes_read, cost.bytes_written, flops // BUTTERFLY_FLOPS, load_ops, store_ops),)
+    if signature.name in _TRANSFORMS:
+        return (Stream(cost.bytes_read, cost.bytes_written, flops // BUTTERFLY_OPS, load_ops=flops),)
     work = max(flops, sum(t.numel for t in signature.outputs))
     if not (cost.bytes or flops):
         return ()
