@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simdevice.records import OpTable, Rows
+from simdevice.records import CATEGORIES, OpTable, Rows
 
-__all__ = ["ORDER_ROWS", "QueueClock", "order_rows"]
-
-ORDER_ROWS = ("simacc.synchronize", "simacc.record_event", "simacc.wait_event", "simacc.synchronize_event")
-"""Rows that order time: they occupy nothing."""
+__all__ = ["QueueClock", "order_rows"]
 
 
 class QueueClock:
@@ -60,9 +56,8 @@ class QueueClock:
 
 
 def order_rows(table: OpTable, rows: Rows) -> list[tuple[int, str, int]]:
-    """The order rows of a batch: position, name, event id (-1 for synchronize)."""
-    signatures = [i for i, s in enumerate(table.signatures) if s.name in ORDER_ROWS]
-    at: NDArray[np.int64] = np.flatnonzero(np.isin(rows.signature, signatures)).astype(np.int64)
+    """The rows of a batch that order time and occupy nothing (category `sync`): position, name, event id (-1 for synchronize)."""
+    at = np.flatnonzero(table.column("category")[rows.signature] == CATEGORIES.index("sync"))
     if not len(at):
         return []
     offsets = rows.offsets(table)

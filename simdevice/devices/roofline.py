@@ -48,6 +48,15 @@ class _Needs:
         return max(self.compute_ps, self.fused_memory_ps, self.link_ps)
 
 
+@dataclass(slots=True)
+class _Times:
+    """What a device knows of a table, per signature; grows with the table."""
+
+    needs: list[_Needs]
+    duration_ps: Int64
+    launched: NDArray[np.bool_]
+
+
 class Roofline(Device):
     """A spec of two rates behind one in-order queue.
 
@@ -86,6 +95,21 @@ class Roofline(Device):
         )
 
 
+    def times(self, table: OpTable) -> _Times:
+        """Per signature of a table, computed once and kept with it."""
+        known: _Times | None = table.derived.get(self)
+        if known is None:
+            known = table.derived[self] = _Times([], np.empty(0, np.int64), np.empty(0, np.bool_))
+        fresh = table.costs[len(known.needs) :]
+        if fresh:
+            needs = [self.needs(c) for c in fresh]
+            chosen = [n.fused_ps if self.fused else n.unfused_ps for n in needs]
+            known.needs += needs
+            known.duration_ps = np.append(known.duration_ps, np.array(chosen, np.int64))
+            known.launched = np.append(known.launched, [c.category not in FREE_CATEGORIES for c in fresh])
+        return known
+
+
 class RooflineSession(Session):
     """One in-order queue: an operator starts when it is issued and its predecessor is done."""
 
@@ -94,49 +118,37 @@ class RooflineSession(Session):
         self._launch_ps = seconds_to_ps(Fraction(device.spec.launch_overhead_s))
         self._clock = QueueClock()
         self._frontier_ps = 0
-        self._needs: list[_Needs] = []
-        self._duration: Int64 = np.empty(0, np.int64)
-        self._launched: NDArray[np.bool_] = np.empty(0, np.bool_)
         self._start: list[Int64] = []
         self._end: list[Int64] = []
 
     def submit(self, rows: Rows) -> None:
-        self._extend_table()
+        times = self._device.times(self._table)
         start, end = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         done = 0
         for at, name, event in order_rows(self._table, rows):
-            self._segment(rows.signature[done:at], start[done:at], end[done:at])
+            self._segment(times, rows.signature[done:at], start[done:at], end[done:at])
             start[at] = end[at] = self._clock.apply(name, event, self._frontier_ps)
             done = at + 1
-        self._segment(rows.signature[done:], start[done:], end[done:])
+        self._segment(times, rows.signature[done:], start[done:], end[done:])
         if self._keep:
             self._start.append(start)
             self._end.append(end)
 
-    def _segment(self, signature: NDArray[np.int32], start: Int64, end: Int64) -> None:
+    def _segment(self, times: _Times, signature: NDArray[np.int32], start: Int64, end: Int64) -> None:
         """Rows between two order rows. With e(i) = max(e(i-1), issue(i)) + d(i) and D the running sum
         of d: e(i) - D(i) = max over j <= i of (issue(j) - D(j-1)), a running maximum."""
         if not len(signature):
             return
-        duration = self._duration[signature]
+        duration = times.duration_ps[signature]
         total = np.cumsum(duration)
         issue = np.full(len(signature), max(self._clock.host_ps, self._clock.not_before_ps, self._frontier_ps), np.int64)
         if self._launch_ps:
-            launches = np.cumsum(self._launched[signature])
+            launches = np.cumsum(times.launched[signature])
             np.maximum(issue, self._clock.host_ps + launches * self._launch_ps, out=issue)
             self._clock.host_ps += int(launches[-1]) * self._launch_ps
         end[:] = total + np.maximum.accumulate(issue - (total - duration))
         start[:] = end - duration
         self._frontier_ps = int(end[-1])
-
-    def _extend_table(self) -> None:
-        known = len(self._needs)
-        if known == len(self._table):
-            return
-        self._needs += [self._device.needs(c) for c in self._table.costs[known:]]
-        chosen = "fused_ps" if self._device.fused else "unfused_ps"
-        self._duration = np.array([getattr(n, chosen) for n in self._needs], np.int64)
-        self._launched = np.array([c.category not in FREE_CATEGORIES for c in self._table.costs], np.bool_)
 
     @property
     def frontier_ps(self) -> int:
@@ -149,10 +161,9 @@ class RooflineSession(Session):
         self._clock.forget(events)
 
     def finish(self, trace: Trace) -> Run:
-        self._extend_table()
         start = np.concatenate(self._start) if self._start else np.empty(0, np.int64)
         end = np.concatenate(self._end) if self._end else np.empty(0, np.int64)
-        needs = [self._device.needs(c) for c in trace.table.costs]
+        needs = self._device.times(trace.table).needs
         return Run(
             trace=trace,
             device=self._device.name,

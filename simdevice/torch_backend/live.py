@@ -98,11 +98,19 @@ def _initialize() -> None:
     except SimdeviceError:
         _State.native = None  # a wrong SIMACC_DEVICE is said again at the next use
         raise
-    module.initialize([(name, list(rule.attributes)) for name, rule in registered().items() if rule.attributes])
+    module.initialize(_declared_attributes())
     module.set_callbacks(_root_is_full, _event_ps)
     if namespace._seed_at_load is not None:
         module.default_generator(0).manual_seed(namespace._seed_at_load)
     hooks.install(module)
+
+
+def _declared_attributes() -> list[tuple[str, list[str]]]:
+    """Call attributes that cost rules read, by operator; an in-place operator has its base's."""
+    rules = registered()
+    declared = {name: list(rule.attributes) for name, rule in rules.items() if rule.attributes}
+    declared |= {f"{name}_": attributes for name, attributes in declared.items() if f"{name}_" not in rules}
+    return sorted(declared.items())
 
 
 def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
