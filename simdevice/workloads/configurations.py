@@ -9,7 +9,7 @@ from typing import Any
 from simdevice.errors import FileFormatError, SpecError, UnknownNameError
 from simdevice.files import config_root
 
-__all__ = ["by_type", "model_class", "names", "read"]
+__all__ = ["by_type", "model_class", "names", "quieten", "read"]
 
 _HEADS = (
     # An encoder-decoder is asked as one; an encoder fills masks; only then is a decoder a decoder
@@ -73,6 +73,15 @@ def by_type(model_type: str, **fields: Any) -> Any:
     except Exception as error:  # the library's validators raise many kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(f"transformers refuses this {model_type!r} configuration: {reason}") from None
+
+
+def quieten() -> None:
+    """Stop transformers' remarks about configurations in this process: a command's output is its result."""
+    try:
+        from transformers.utils import logging
+    except ImportError:
+        return
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def model_class(config: Any) -> Any:

@@ -1,0 +1,137 @@
+"""What several commands do: get a trace from whatever the user named, show progress, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from simdevice.errors import FileFormatError, SimdeviceError, SpecError
+from simdevice.records import Trace
+
+__all__ = ["capture", "check_output", "console", "load_or_capture", "print_json", "progress", "table"]
+
+_WIDTH = 140  # of tables where no terminal says how wide it is
+
+
+def console() -> Console:
+    """For results, on standard output."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_WIDTH)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """A spinner on standard error while something runs; nothing where that is no terminal."""
+    shown = Console(stderr=True)
+    if not shown.is_terminal:
+        yield
+        return
+    with shown.status(what):
+        yield
+
+
+def print_json(data: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(data, indent=2))
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+    """Text in the first column, numbers flush right in the others."""
+    made = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+def check_output(path: Path | None) -> None:
+    """Before minutes of work: can a file be made there?
+
+    Raises:
+        SpecError: its folder doesn't exist or can't be written to, or it is a folder itself.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise SpecError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise SpecError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise SpecError(f"cannot write {path}: no permission")
+
+
+def capture(
+    model: str,
+    *,
+    tokens: int | None = None,
+    decode: int | None = None,
+    batch: int = 1,
+    dtype: str | None = None,
+    fake: str | None = None,
+    frontend: str = "dispatch",
+    scopes: bool = True,
+    strict: bool = False,
+) -> Trace:
+    """Trace what the user named.
+
+    Raises:
+        SimdeviceError: one line, also for what the user's own code raises.
+    """
+    from simdevice import frontends
+
+    frontends.get(frontend)  # a wrong name should not wait for torch and transformers
+    with progress(f"tracing {model}"):
+        from simdevice.workloads.configurations import quieten
+        from simdevice.workloads.resolve import resolve
+        from simdevice.workloads.tracing import trace
+
+        quieten()
+        try:
+            workload = resolve(model, tokens=tokens, decode=decode, batch=batch, dtype=dtype)
+            return trace(workload, fake=fake, frontend=frontend, scopes=scopes, strict=strict)
+        except SimdeviceError:
+            raise
+        except Exception as error:  # from a model's own code, which can raise anything
+            reason = " ".join(str(error).split())
+            raise SimdeviceError(f"{model} raised {type(error).__name__} while it was traced: {reason}") from error
+
+
+def load_or_capture(target: str, **options: Any) -> Trace:
+    """A trace file, else what `capture` takes; options for making inputs don't go with a file.
+
+    Raises:
+        SimdeviceError: neither, or options that don't fit.
+    """
+    path = Path(target)
+    if path.suffix == ".npz" or (path.suffix == ".json" and _is_trace(path)):
+        defaults = {"batch": 1, "frontend": "dispatch", "scopes": True}
+        given = [name for name, value in options.items() if value not in (None, False, defaults.get(name))]
+        if given:
+            raise SpecError(f"{target} is a trace already: --{given[0]} doesn't apply")
+        with progress(f"reading {target}"):
+            return Trace.load(path)
+    return capture(target, **options)
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether a JSON file is a trace rather than a model's configuration, by its first keys."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from None
+    if re.search(r'"format"\s*:', head):
+        return True
+    if re.search(r'"model_type"\s*:', head):
+        return False
+    raise FileFormatError(f"{path}: expected a trace or a Hugging Face config.json with a 'model_type'")

@@ -1,0 +1,76 @@
+"""Arguments that several commands share, spelt and explained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simdevice.errors import SpecError
+
+__all__ = [
+    "BatchOption",
+    "DecodeOption",
+    "DeviceOption",
+    "DtypeOption",
+    "FakeOption",
+    "FrontendOption",
+    "JsonOption",
+    "ModelArgument",
+    "OutputOption",
+    "ScopesOption",
+    "SetOption",
+    "StrictOption",
+    "TargetArgument",
+    "TokensOption",
+    "overrides",
+]
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model name, a config.json, or package.module:function.")
+]
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="MODEL|TRACE", help="What `trace` takes, or a trace file (.json, .npz).")
+]
+TokensOption = Annotated[
+    int | None, typer.Option("--tokens", min=1, help="Prefill length (default: 2048, or what the model has room for).")
+]
+DecodeOption = Annotated[
+    int | None, typer.Option("--decode", min=1, help="One decode step after a context of this many tokens.")
+]
+BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Sequences (or images) at once.")]
+DtypeOption = Annotated[
+    str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
+]
+FakeOption = Annotated[
+    str | None, typer.Option("--fake", help="'cpu': the operators a CPU would run, without data (default: meta).")
+]
+FrontendOption = Annotated[str, typer.Option("--frontend", help="The road the model takes into a trace.")]
+ScopesOption = Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Save the trace: .npz is compressed columns, else JSON.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="A device by name (see `devices`), or a YAML file.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a device field: buffer_bytes=512KiB.")
+]
+
+
+def overrides(settings: list[str] | None) -> dict[str, object]:
+    """`["clock_hz=2 GHz"]` as keywords for a device.
+
+    Raises:
+        SpecError: a setting without "=", or a field set twice.
+    """
+    found: dict[str, object] = {}
+    for setting in settings or []:
+        field, equals, value = setting.partition("=")
+        if not equals or not field or not value:
+            raise SpecError(f"expected --set FIELD=VALUE, got {setting!r}")
+        if field in found:
+            raise SpecError(f"--set {field} is given twice")
+        found[field] = {"true": True, "false": False}.get(value.lower(), value)
+    return found

@@ -1,0 +1,70 @@
+"""`simacc cost`: how long a trace takes on a device, operator by operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from simdevice.cli._common import console, load_or_capture, print_json, progress
+from simdevice.cli._options import (
+    BatchOption,
+    DecodeOption,
+    DeviceOption,
+    DtypeOption,
+    FakeOption,
+    FrontendOption,
+    JsonOption,
+    ScopesOption,
+    SetOption,
+    StrictOption,
+    TargetArgument,
+    TokensOption,
+    overrides,
+)
+
+__all__ = ["command"]
+
+Fused = Annotated[bool, typer.Option("--fused", help="Ideal fusion: only matmul, attention and gather move data.")]
+Depth = Annotated[int, typer.Option("--depth", min=1, help="How many parts of a module path make a row.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to list.")]
+
+
+def command(
+    target: TargetArgument,
+    device: DeviceOption = "h100",
+    set_: SetOption = None,
+    fused: Fused = False,
+    tokens: TokensOption = None,
+    decode: DecodeOption = None,
+    batch: BatchOption = 1,
+    dtype: DtypeOption = None,
+    fake: FakeOption = None,
+    frontend: FrontendOption = "dispatch",
+    scopes: ScopesOption = True,
+    strict: StrictOption = False,
+    depth: Depth = 2,
+    top: Top = 10,
+    json: JsonOption = False,
+) -> None:
+    """Cost a model or a trace file on a device: time by category, module and operator."""
+    from simdevice import devices, report
+
+    machine = devices.get(device, fused=fused, **overrides(set_))
+    trace = load_or_capture(
+        target,
+        tokens=tokens,
+        decode=decode,
+        batch=batch,
+        dtype=dtype,
+        fake=fake,
+        frontend=frontend,
+        scopes=scopes,
+        strict=strict,
+    )
+    with progress(f"running on {machine.name}"):
+        run = machine.run(trace)
+    if json:
+        print_json(report.to_dict(run, depth=depth, top=top))
+    else:
+        report.print(run, depth=depth, top=top, console=console())
