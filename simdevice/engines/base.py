@@ -25,7 +25,10 @@ import numpy as np
 from simdevice.errors import LoweringError
 from simdevice.records import Program, Timeline
 
-__all__ = ["Engine", "EngineState", "check"]
+__all__ = ["MOST_TICKS", "Engine", "EngineState", "check"]
+
+MOST_TICKS = 2**62
+"""All durations together stay below this, so that no sum overflows: 53 days in picoseconds."""
 
 
 class EngineState(Protocol):
@@ -72,8 +75,8 @@ def check(program: Program) -> None:
     """Refuse a program that would never end or reads what is not there.
 
     Raises:
-        LoweringError: a tile larger than the buffer, a negative duration, a dependency on a later
-            operator, an operator without tiles.
+        LoweringError: a tile larger than the buffer, a negative duration, durations beyond MOST_TICKS,
+            a dependency on a later operator, an operator without tiles.
     """
     tiles, first = program.tiles, program.first_operator
     operator = np.arange(first, first + program.operators)
@@ -94,3 +97,6 @@ def check(program: Program) -> None:
     for name in ("wait_for", "host_wait"):
         if (getattr(program, name) > operator).any() or getattr(program, name).min(initial=0) < 0:
             raise LoweringError(f"{name}: an operator waits for a position after its own")
+    duration = tiles.load_ticks.astype(float) + tiles.compute_ticks + tiles.store_ticks
+    if duration[program.tile_index].sum() + program.launch_ticks.sum(dtype=float) >= MOST_TICKS:
+        raise LoweringError("the program takes more than 2**62 ticks")

@@ -51,7 +51,7 @@ class NativeState:
         )
         if times is False:
             check(program)
-            raise LoweringError("the program takes more than 2**62 ticks or does not continue what came before it")
+            raise LoweringError("the program takes more than 2**62 ticks, or depends on operators that never came")
         if times is not None:
             self._times.append(times)
 

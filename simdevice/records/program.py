@@ -114,14 +114,15 @@ class Program:
         return np.repeat(np.arange(self.operators), np.diff(self.first_tile))
 
     @cached_property
-    def _tile_index(self) -> Int64:
+    def tile_index(self) -> Int64:
+        """Where each tile, repetitions written out, is in the columns of `tiles`."""
         starts = self.tiles.offsets[self.tile_list] - self.first_tile[:-1]
         return np.arange(len(self)) + starts[self.operator]
 
     def column(self, name: str) -> NDArray[Any]:
         """One value per tile: a column of `tiles`, repetitions written out."""
         column: NDArray[Any] = getattr(self.tiles, name)
-        return column[self._tile_index]
+        return column[self.tile_index]
 
     def to_ps(self, ticks: Int64) -> Int64:
         """Ticks as picoseconds, rounded up."""
