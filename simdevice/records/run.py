@@ -57,6 +57,18 @@ class Run:
             return {}
         return split_ps(self.program, self.timeline)
 
+    def to_markdown(self, *, depth: int = 2, top: int = 10) -> str:
+        """The report as Markdown: see simdevice.report."""
+        from simdevice.report import markdown  # late: the public API's convenience, not a stage's dependency
+
+        return markdown(self, depth=depth, top=top)
+
+    def to_json(self, *, depth: int = 2, top: int = 10) -> str:
+        """The report as JSON: see simdevice.report."""
+        from simdevice.report import json  # late, as above
+
+        return json(self, depth=depth, top=top)
+
     def __eq__(self, other: object) -> bool:
         """Every time and count; the trace's table is compared by what its rows say, not by its numbering."""
         if not isinstance(other, Run):

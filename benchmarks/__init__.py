@@ -1,0 +1,1 @@
+"""Benchmarks: one module per subject, each with a `main()` that prints a table."""

@@ -1,0 +1,49 @@
+"""The live device against the plain CPU, recording on: BERT forward, and one small operator."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+
+import torch
+import transformers
+
+from benchmarks._timing import interleaved_medians, show
+
+TARGETS = {"8 x 64": 1.05, "1 x 1, scopes off": 1.12, "1 x 1, scopes on": 1.35}
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    rows = bert() + [small_operator()]
+    show("live device / CPU, wall time (interleaved medians)", ("program", "CPU", "simacc", "ratio", "target"), rows)
+
+
+def bert() -> list[tuple[str, ...]]:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=6, intermediate_size=1536)
+    cpu = transformers.BertModel(config).eval()
+    sim = copy.deepcopy(cpu).to("simacc")
+    rows = []
+    with torch.no_grad():
+        for name, shape, scopes, rounds in (
+            ("8 x 64", (8, 64), False, 40),
+            ("1 x 1, scopes off", (1, 1), False, 60),
+            ("1 x 1, scopes on", (1, 1), True, 60),
+        ):
+            ids = torch.randint(0, config.vocab_size, shape)
+            on_sim = ids.to("simacc")
+            assert torch.equal(cpu(ids).last_hidden_state, sim(on_sim).last_hidden_state.cpu())
+            # Recording is always on. Module hooks are global, so the CPU model is timed without them.
+            recording = (lambda: torch.simacc.record(scopes=True)) if scopes else nullcontext
+            calls = 1 if shape == (8, 64) else 10
+            host, device = interleaved_medians([lambda: cpu(ids), lambda: sim(on_sim)], rounds, calls, [nullcontext, recording])
+            rows.append((f"BERT {name}", f"{host * 1e3:.3f} ms", f"{device * 1e3:.3f} ms", f"{device / host:.3f}", f"{TARGETS[name]}"))
+    return rows
+
+
+def small_operator() -> tuple[str, ...]:
+    x, y = torch.randn(16), torch.randn(16)
+    a, b = x.to("simacc"), y.to("simacc")
+    host, device = interleaved_medians([lambda: x + y, lambda: a + b], rounds=300, calls=500)
+    return ("x + y, 16 floats", f"{host * 1e6:.2f} us", f"{device * 1e6:.2f} us", f"+{(device - host) * 1e6:.2f} us", "+0.8 us")
