@@ -331,6 +331,17 @@ def test_a_mixture_of_experts_costs_the_experts_it_asks() -> None:
     assert [op.flops for op in grouped] == [2 * 48 * 64 * 256, 2 * 48 * 128 * 64] * 2
 
 
+def test_a_decoded_token_reads_only_the_experts_it_asks() -> None:
+    model = sd.models.build(model_type="mixtral", **ARCHITECTURES["mixtral"])
+    read = {
+        request: [op.cost.weight_bytes for op in sd.trace(model, **request_).ops if "grouped_mm" in op.name]
+        for request, request_ in (("prefill", {"tokens": 24}), ("decode", {"decode": 24}))
+    }
+    # 4 experts of 64 x 256 and 128 x 64 in bfloat16; one token asks 2 of them
+    assert read["prefill"] == [4 * 64 * 256 * 2, 4 * 128 * 64 * 2] * 2
+    assert read["decode"] == [2 * 64 * 256 * 2, 2 * 128 * 64 * 2] * 2
+
+
 def test_a_mixture_routes_for_real_when_run_live() -> None:
     torch.manual_seed(0)
     model = sd.models.build(model_type="mixtral", **ARCHITECTURES["mixtral"], device="cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from simdevice.costs.aten._common import aten, elements
@@ -100,7 +101,15 @@ def _grouped(signature: Signature, rest: Sequence[TensorSpec]) -> Cost:
     bias = elements(signature.outputs) if any(is_float(t.dtype) for t in rest) else 0
     if len(left.shape) == len(right.shape) == 2:
         return _matmul(signature, 2 * left.shape[0] * left.shape[1] * right.shape[1] + bias)
-    return _matmul(signature, 2 * elements(signature.outputs) * _depth(left) + bias)
+    cost = _matmul(signature, 2 * elements(signature.outputs) * _depth(left) + bias)
+    if len(left.shape) == len(right.shape):
+        return cost
+    # A matrix that no row (or column) meets is not read: a decoded token asks two experts of eight. Which
+    # rows meet which is data, so as many matrices as there are rows is the most that can be read.
+    stack, others = (right, left.shape[0]) if len(right.shape) == 3 else (left, right.shape[1])
+    unread = stack.nbytes // max(stack.shape[0], 1) * max(stack.shape[0] - others, 0)
+    weights = cost.weight_bytes - unread * stack.is_weight
+    return replace(cost, bytes_read=cost.bytes_read - unread, weight_bytes=weights)
 
 
 @register("aten._foreach_mm")
