@@ -56,6 +56,7 @@ class TransferMemo {
 };
 
 bool cut_stream(const Stage& s, const Rates& rates, TileVectors& tiles) {
+  if ((s.read_bytes > 0) + (s.written_bytes > 0) > rates.tile_bytes) return false;
   const int64_t bytes = s.read_bytes + s.written_bytes;
   int64_t count = std::max<int64_t>(1, ceil_div(bytes, std::max<int64_t>(1, rates.tile_bytes)));
   const auto fits = [&] { return ceil_div(s.read_bytes, count) + ceil_div(s.written_bytes, count) <= rates.tile_bytes; };

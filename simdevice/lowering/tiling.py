@@ -38,6 +38,7 @@ def cut(stage: Stage, rates: Rates) -> list[Tile]:
 def _slices(stage: Stream, rates: Rates) -> Iterator[Tile]:
     """As few equal slices as fit: slice i of x bytes is x*(i+1)//n - x*i//n."""
     read, written = stage.read_bytes, stage.written_bytes
+    _refuse((read > 0) + (written > 0), 1, rates)
     count = max(1, ceil_div(read + written, max(1, rates.tile_bytes)))
     while (need := ceil_div(read, count) + ceil_div(written, count)) > rates.tile_bytes and count < MOST_TILES:
         count += 1
