@@ -11,6 +11,7 @@ __all__ = ["FRONT_ENDS", "FrontEnd", "Workload", "get"]
 
 FRONT_ENDS = {
     "dispatch": "simdevice.frontends.dispatch",
+    "export": "simdevice.frontends.export",
 }
 """Name to module; the module's `trace` is the front end."""
 

@@ -1,0 +1,161 @@
+"""Trace a module through `torch.export`: the whole graph ahead of time, decomposed to Core ATen."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from simdevice.costs import Costs
+from simdevice.errors import CaptureError, UnknownNameError
+from simdevice.frontends.base import Workload
+from simdevice.frontends.describe import device_of, one_line, path_of, title
+from simdevice.frontends.emitter import Emitter
+from simdevice.frontends.fake import fake_cpu
+from simdevice.frontends.fx import FxWalker
+from simdevice.frontends.versions import versions
+from simdevice.records import Origin, Trace
+
+__all__ = ["exported", "trace", "walk_exported", "without_cache"]
+
+
+def trace(
+    workload: Workload, costs: Costs, *, fake: str | None = None, scopes: bool = True, flop_counter: bool = False
+) -> Trace:
+    """Export the workload and walk its graph. Nothing runs on data, and no gradient is part of it.
+
+    transformers' key-value cache is no tensor: a prefill is exported with the cache off.
+
+    Raises:
+        UnknownNameError: `fake` is neither None nor "cpu".
+        CaptureError: a program that `torch.export` can't follow.
+    """
+    if fake not in (None, "cpu"):
+        raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
+    device = device_of(workload.program, workload.args, workload.kwargs)
+    workload = without_cache(workload)
+    started = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        if fake is not None:
+            twins = stack.enter_context(fake_cpu(workload.program))
+            workload = replace(workload, args=twins.tree(workload.args), kwargs=twins.tree(dict(workload.kwargs)))
+        program = exported(workload)
+    emitter = Emitter(costs)
+    walk_exported(program, emitter, scopes=scopes)
+    origin = Origin(
+        frontend="export",
+        device=f"{device} (fake)" if fake else device,
+        workload=title(workload),
+        path=path_of(workload.path, {s.name for s in emitter.table.signatures}),
+        versions=versions(),
+        flop_counter=_count(program) if flop_counter else None,
+        notes=tuple(emitter.notes),
+    )
+    return emitter.finish(replace(origin, capture_s=time.perf_counter() - started))
+
+
+def without_cache(workload: Workload) -> Workload:
+    """The workload with a transformers model's key-value cache switched off.
+
+    Raises:
+        CaptureError: a decode step, which is nothing without its cache.
+    """
+    if workload.warm_up is not None:
+        raise CaptureError("a decode step needs its cache, which is no tensor that a graph could take: use 'dispatch'")
+    forward = getattr(workload.program, "forward", None)
+    takes = forward is not None and "use_cache" in inspect.signature(forward).parameters
+    asked = workload.kwargs.get("use_cache", takes and hasattr(workload.program, "config"))
+    if not takes or not asked:
+        return workload
+    path = "key-value cache off"
+    return replace(workload, kwargs={**workload.kwargs, "use_cache": False}, path=path)
+
+
+def exported(workload: Workload, *, decompose: bool = True) -> ExportedProgram:
+    """The workload as one graph of ATen operators, or (`decompose`) of Core ATen ones.
+
+    Raises:
+        CaptureError: a program that `torch.export` can't follow.
+    """
+    program = workload.program
+    module = program if isinstance(program, torch.nn.Module) else _Called(program)
+    with torch.no_grad(), _quiet():
+        try:
+            found = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
+            return found.run_decompositions() if decompose else found
+        except Exception as error:  # torch.export raises many kinds, none of them its own
+            raise CaptureError(f"torch.export can't follow this program ({one_line(error)}): try 'dispatch'") from error
+
+
+class _Called(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # copying a tree specification, PyTorch calls what PyTorch deprecated
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+        # a recurrent layer lists its weights anew at each call
+        warnings.filterwarnings("ignore", message="The tensor attributes? self", category=UserWarning)
+        yield
+
+
+def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = True) -> None:
+    """Emit an exported program's operators. Parameters are weights, tied ones share a storage; buffers are not."""
+    walker = FxWalker(emitter, scope=_module_path if scopes else _nowhere)
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    held: dict[int, int] = {}
+    inputs = []
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        known = walker.fresh(node.meta.get("val"), is_weight=spec.kind is InputKind.PARAMETER)
+        owner = _state(program, spec.target)
+        if owner is not None:
+            storage = held.setdefault(owner.untyped_storage()._cdata, known.storage)
+            known = replace(known, storage=storage)
+        inputs.append(known)
+    walker.walk(program.graph_module, inputs)
+
+
+def _state(program: ExportedProgram, target: str | None) -> torch.Tensor | None:
+    """The tensor behind a lifted input."""
+    found: Mapping[str, Any] = program.state_dict if target in program.state_dict else program.constants
+    tensor = found.get(target) if target is not None else None
+    return tensor if isinstance(tensor, torch.Tensor) else None
+
+
+def _module_path(node: torch.fx.Node) -> str:
+    from simdevice.frontends.fx import module_path
+
+    return module_path(node).removeprefix("function.").removeprefix("function")
+
+
+def _nowhere(node: torch.fx.Node) -> str:
+    return ""
+
+
+def _count(program: ExportedProgram) -> int:
+    """FlopCounterMode's total of the graph, run on the shapes it was traced with."""
+    values = [n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"]
+    fake = next((v.fake_mode for v in tree_leaves(values) if hasattr(v, "fake_mode")), contextlib.nullcontext())
+    with fake, FlopCounterMode(display=False) as counter, torch.no_grad():
+        torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
+    return int(counter.get_total_flops())
