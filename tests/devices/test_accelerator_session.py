@@ -1,0 +1,196 @@
+"""Live sessions: batches equal the whole, events and synchronisation have their times, totals stay small."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simdevice.costs import Costs
+from simdevice.devices import accelerator, get
+from simdevice.devices.accelerator import Accelerator, AcceleratorSession
+from simdevice.engines.python import PythonEngine
+from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
+
+CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+WORDS = TensorSpec((12_800,), "float32")  # 51,200 bytes: 4 us of a 12.8 GB/s channel
+ADD = Signature("aten.add", (WORDS, WORDS), (WORDS,))
+EVENT = TensorSpec((0,), "uint8")
+RECORD, WAIT, SYNC_EVENT = (
+    Signature(f"simacc.{kind}", (EVENT,), ()) for kind in ("record_event", "wait_event", "synchronize_event")
+)
+SYNCHRONIZE = Signature("simacc.synchronize", (), ())
+TO_DEVICE = Signature("simacc.copy_to_device", (), (WORDS,))
+TO_HOST = Signature("simacc.copy_to_host", (WORDS,), ())
+
+# On edge-npu an addition loads 102,400 bytes, 120 ns + 8 us; computes 12,800 / 64 cycles, 200 ns;
+# stores 51,200 bytes, 120 ns + 4 us.
+LOAD, COMPUTE, STORE = 8_120_000, 200_000, 4_120_000
+# The link takes 5 us + 51,200 B / 64 GB/s = 5.8 us.
+LINK = 5_800_000
+
+
+def made(*calls: tuple[Signature, tuple[int, ...]]) -> Trace:
+    builder = TraceBuilder(OpTable(Costs()))
+    for signature, ids in calls:
+        builder.add(signature, ids)
+    return builder.finish(Origin("hand"))
+
+
+def live(device: Accelerator, trace: Trace, cuts: list[int], *, keep: bool = True) -> AcceleratorSession:
+    """Submits the trace in batches."""
+    session = device.open(trace.table, keep=keep)
+    offsets = trace.rows.offsets(trace.table)
+    for a, b in pairwise([0, *sorted(min(c, len(trace)) for c in cuts), len(trace)]):
+        columns = (trace.rows.signature[a:b], trace.rows.phase[a:b], trace.rows.scope[a:b])
+        session.submit(Rows(*columns, trace.rows.tensors[offsets[a] : offsets[b]]))
+        assert session.frontier_ps >= 0  # asking changes nothing
+    return session
+
+
+def edge(**overrides: object) -> Accelerator:
+    device = get("edge-npu", **overrides)  # type: ignore[arg-type]
+    assert isinstance(device, Accelerator)
+    return device
+
+
+calls = st.one_of(
+    st.tuples(st.just(ADD), st.tuples(*[st.integers(0, 4)] * 3)),
+    st.tuples(st.just(TO_DEVICE), st.tuples(st.integers(0, 4))),
+    st.tuples(st.just(TO_HOST), st.tuples(st.integers(0, 4))),
+    st.just((SYNCHRONIZE, ())),
+    st.tuples(st.sampled_from([RECORD, WAIT, SYNC_EVENT]), st.tuples(st.integers(100, 102))),
+)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("engine", ["native", "python", "simpy"])
+@CHECKED
+@given(st.lists(calls, max_size=12), st.lists(st.integers(0, 12), max_size=3))
+def test_a_live_session_equals_the_offline_run(engine: str, channels: int, rows: list, cuts: list[int]) -> None:
+    trace = made(*rows)
+    device = edge(engine=engine, dram_channels=channels, launch_overhead_s="100 ns")
+    run = device.run(trace)
+    session = live(device, trace, cuts)
+    assert session.finish(trace) == run
+    assert session.frontier_ps == run.makespan_ps
+    assert edge(dram_channels=channels, launch_overhead_s="100 ns").run(trace) == run
+
+
+@CHECKED
+@given(st.lists(calls, max_size=20), st.lists(st.integers(0, 20), max_size=5))
+def test_a_session_of_totals_has_the_same_frontiers_and_events(rows: list, cuts: list[int]) -> None:
+    trace = made(*rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accelerator, "FORGET_EVERY", 1)
+        totals = live(edge(), trace, cuts, keep=False)
+    kept = live(edge(), trace, [])
+    assert totals.frontier_ps == kept.frontier_ps
+    for event in {ids[0] for signature, ids in rows if signature is RECORD}:
+        assert totals.event_ps(event) == kept.event_ps(event)
+
+
+def test_rows_start_with_their_buffer_space_and_end_with_their_last_store() -> None:
+    run = edge().run(made((ADD, (0, 1, 2)), (ADD, (2, 1, 3))))
+    one = LOAD + COMPUTE + STORE
+    assert run.start_ps.tolist() == [0, one]
+    assert run.end_ps.tolist() == [one, 2 * one]
+    assert run.busy_ps.tolist() == [LOAD + COMPUTE, one]
+    assert run.makespan_ps == 2 * one
+
+
+def test_later_loads_prefetch_across_an_event() -> None:
+    trace = made((ADD, (0, 1, 2)), (RECORD, (100,)), (ADD, (0, 1, 3)))
+    session = live(edge(), trace, [])
+    run = session.finish(trace)
+    assert session.event_ps(100) == LOAD + COMPUTE + STORE  # the frontier, not when the next load began
+    assert run.start_ps.tolist() == [0, LOAD + COMPUTE + STORE, LOAD]
+
+
+def test_a_wait_for_an_event_holds_back_what_comes_after_it_until_then() -> None:
+    # two independent additions; the third waits for the event between them, not for the second
+    trace = made((ADD, (0, 1, 2)), (RECORD, (100,)), (ADD, (0, 1, 3)), (WAIT, (100,)), (ADD, (0, 1, 4)))
+    run = edge().run(trace)
+    # the second loads 8.12-16.24 us, after the event at 12.44 us: the load engine is the later one
+    assert run.start_ps[4] == 2 * LOAD
+    only = made((ADD, (0, 1, 2)), (RECORD, (100,)), (WAIT, (100,)), (ADD, (0, 1, 4)))
+    assert edge().run(only).start_ps[3] == LOAD + COMPUTE + STORE
+
+
+def test_synchronize_holds_back_what_comes_after_it_until_all_is_complete() -> None:
+    run = edge().run(made((ADD, (0, 1, 2)), (SYNCHRONIZE, ()), (ADD, (0, 1, 3))))
+    assert run.start_ps.tolist() == [0, LOAD + COMPUTE + STORE, LOAD + COMPUTE + STORE]
+
+
+def test_an_event_that_was_not_recorded_has_no_time() -> None:
+    with pytest.raises(KeyError):
+        live(edge(), made((WAIT, (100,))), []).event_ps(100)
+
+
+def test_forgotten_events_have_no_time() -> None:
+    session = live(edge(), made((RECORD, (100,))), [])
+    assert session.event_ps(100) == 0
+    session.forget_events([100, 101])
+    with pytest.raises(KeyError):
+        session.event_ps(100)
+
+
+def test_copies_take_the_link() -> None:
+    # the copy in runs from 0; the addition that reads it then loads; the copy out waits for its store
+    run = edge().run(made((TO_DEVICE, (0,)), (ADD, (0, 1, 2)), (TO_HOST, (2,))))
+    one = LOAD + COMPUTE + STORE
+    assert run.end_ps.tolist() == [LINK, LINK + one, LINK + one + LINK]
+    assert run.stalls["link"] == 2 * LINK
+    assert run.bounds_ps["link"] == 2 * LINK
+
+
+def test_views_are_at_the_frontier_of_their_position_and_take_nothing() -> None:
+    view = Signature("aten.view", (WORDS,), (WORDS,))
+    run = edge().run(made((view, (0, 0)), (ADD, (0, 1, 2)), (view, (2, 2))))
+    one = LOAD + COMPUTE + STORE
+    assert run.start_ps.tolist() == [0, 0, one]
+    assert run.end_ps.tolist() == [0, one, one]
+    assert run.busy_ps[[0, 2]].tolist() == [0, 0]
+    assert [run.bound_names[i] for i in run.bound.tolist()] == ["nothing", "load bandwidth", "nothing"]  # type: ignore[union-attr]
+
+
+def test_the_launch_overhead_is_host_time() -> None:
+    run = edge(launch_overhead_s="50 us").run(made((ADD, (0, 1, 2)), (ADD, (0, 1, 3))))
+    assert run.start_ps.tolist() == [50_000_000, 100_000_000]
+
+
+def test_a_clock_that_is_no_whole_number_of_picoseconds_converts_at_the_edge() -> None:
+    # 700 MHz: the addition's load is ceil(8.12 us x 0.7) = 5684 cycles, 8,120,000 ps exactly
+    run = edge(clock_hz="700 MHz", quantise=True).run(made((ADD, (0, 1, 2))))
+    # 5684 + 200 + ceil(4.12 us x 0.7) = 2884 cycles: 8768 / 0.7 GHz, rounded up
+    assert run.timeline is not None
+    assert run.timeline.makespan == 5684 + 200 + 2884
+    assert run.makespan_ps == 12_525_715
+    assert sum(run.stalls.values()) == run.makespan_ps
+
+
+def test_without_operators_there_is_no_time() -> None:
+    run = edge().run(made())
+    assert run.makespan_ps == 0
+    assert sum(run.stalls.values()) == 0
+    waiting = edge().run(made((SYNCHRONIZE, ())))
+    assert waiting.end_ps.tolist() == [0]
+
+
+def test_an_engine_can_be_an_object() -> None:
+    trace = made((ADD, (0, 1, 2)))
+    assert edge(engine=PythonEngine()).run(trace) == edge().run(trace)
+
+
+def test_a_million_operators_of_totals_stay_small() -> None:
+    device, trace = edge(), made(*[(ADD, (0, i % 7, i % 5)) for i in range(20_000)])
+    session = device.open(trace.table, keep=False)
+    for _ in range(50):
+        session.submit(trace.rows)
+    assert session._state.settled() > 900_000
+    kept = device.open(trace.table)
+    kept.submit(trace.rows)
+    assert session.frontier_ps > 49 * kept.frontier_ps
