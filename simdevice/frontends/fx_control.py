@@ -113,7 +113,7 @@ _HANDLERS: dict[str, Callable[[Any, Node, Args], Any]] = {
     "while_loop": _while,
 }
 
-_WRAPPERS = frozenset(
-    """hints_wrapper invoke_subgraph strict_mode tag_activation_checkpoint wrap wrap_activation_checkpoint
-    wrap_with_autocast wrap_with_set_grad_enabled""".split()
+_WRAPPERS = (
+    *("hints_wrapper", "invoke_subgraph", "strict_mode", "tag_activation_checkpoint", "wrap"),
+    *("wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled"),
 )
