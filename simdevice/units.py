@@ -110,4 +110,5 @@ def format_bytes(count: float) -> str:
 
 def format_count(count: float, unit: str = "FLOP") -> str:
     """32_970_000_000_000 as "32.97 TFLOP"."""
-    return _scaled(count, [(10.0**p, f"{s}{unit}") for p, s in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""))])
+    prefixes = ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""))
+    return _scaled(count, [(10.0**power, f"{prefix}{unit}") for power, prefix in prefixes])

@@ -11,7 +11,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def run_example(name: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name)], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+        [sys.executable, str(ROOT / "examples" / name)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

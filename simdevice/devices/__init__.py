@@ -28,7 +28,9 @@ def get(device: str | Device, *, engine: Any = None, fused: bool = False, **over
         from simdevice.devices.roofline import Roofline
 
         if engine is not None:
-            raise SpecError(f"{spec.name} is a roofline, which has no engine; engines go with an accelerator such as 'edge-npu'")
+            raise SpecError(
+                f"{spec.name} is a roofline, which has no engine; engines go with an accelerator such as 'edge-npu'"
+            )
         return Roofline(spec, load_link(spec.link), fused=fused)
     if fused:
         raise SpecError(f"{spec.name} is an accelerator; the fused bound goes with a roofline such as 'h100'")

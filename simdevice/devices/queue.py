@@ -56,7 +56,8 @@ class QueueClock:
 
 
 def order_rows(table: OpTable, rows: Rows) -> list[tuple[int, str, int]]:
-    """The rows of a batch that order time and occupy nothing (category `sync`): position, name, event id (-1 for synchronize)."""
+    """The rows of a batch that order time and occupy nothing (category `sync`): position, name, event id
+    (-1 for synchronize)."""
     at = np.flatnonzero(table.column("category")[rows.signature] == CATEGORIES.index("sync"))
     if not len(at):
         return []

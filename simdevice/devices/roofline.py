@@ -94,7 +94,6 @@ class Roofline(Device):
             fused_memory_ps=memory if cost.category in FUSED_MEMORY_CATEGORIES else 0,
         )
 
-
     def times(self, table: OpTable) -> _Times:
         """Per signature of a table, computed once and kept with it."""
         known: _Times | None = table.derived.get(self)
@@ -141,7 +140,9 @@ class RooflineSession(Session):
             return
         duration = times.duration_ps[signature]
         total = np.cumsum(duration)
-        issue = np.full(len(signature), max(self._clock.host_ps, self._clock.not_before_ps, self._frontier_ps), np.int64)
+        issue = np.full(
+            len(signature), max(self._clock.host_ps, self._clock.not_before_ps, self._frontier_ps), np.int64
+        )
         if self._launch_ps:
             launches = np.cumsum(times.launched[signature])
             np.maximum(issue, self._clock.host_ps + launches * self._launch_ps, out=issue)

@@ -9,13 +9,14 @@ __all__ = ["autoload"]
 def autoload() -> None:
     """Make `torch.device("simacc")` and `torch.simacc` known. Never raises: a broken build warns once."""
     import torch
+    from torch.utils import backend_registration
 
     from simdevice.torch_backend import namespace
     from simdevice.torch_backend.build import load_prebuilt
 
     if torch._C._get_privateuse1_backend_name() == "simacc":
         return
-    torch.utils.rename_privateuse1_backend("simacc")
-    torch._register_device_module("simacc", namespace)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    backend_registration.rename_privateuse1_backend("simacc")
+    torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
+    backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     load_prebuilt()

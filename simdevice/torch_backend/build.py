@@ -130,7 +130,11 @@ def build_cached(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.is_file():
-            print("simacc: compiling the device for this PyTorch, once (about half a minute) ...", file=sys.stderr, flush=True)
+            print(
+                "simacc: compiling the device for this PyTorch, once (about half a minute) ...",
+                file=sys.stderr,
+                flush=True,
+            )
             with tempfile.TemporaryDirectory(dir=path.parent) as work:
                 os.replace(_compile(Path(work)), path)
     return path
@@ -167,5 +171,9 @@ def kineto_include() -> Path:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if "error" in line.lower()] or str(error).splitlines() or [repr(error)]
+    lines = (
+        [line for line in str(error).splitlines() if "error" in line.lower()]
+        or str(error).splitlines()
+        or [repr(error)]
+    )
     return lines[0].strip()

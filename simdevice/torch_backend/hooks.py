@@ -45,7 +45,7 @@ def install(native: Any) -> None:
 
     @functools.wraps(moved)
     def apply_and_mark(self: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        out = moved(self, fn, *args, **kwargs)
+        out = moved(self, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
         native.mark_weights([p for p in self._parameters.values() if p is not None])
         return out
 

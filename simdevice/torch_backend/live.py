@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -113,7 +112,7 @@ def _declared_attributes() -> list[tuple[str, list[str]]]:
     return sorted(declared.items())
 
 
-def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
+def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: Any) -> None:
     """Choose the simulated machine: a preset name, a YAML file or a Device; spec fields by keyword.
 
     Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else the last one's default.

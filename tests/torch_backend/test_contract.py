@@ -24,7 +24,7 @@ def test_the_accelerator_is_simacc():
 def test_mixed_devices_raise_pytorchs_message():
     x = torch.ones(3, device="simacc")
     for call in (lambda: x + torch.ones(3), lambda: torch.ones(3) + x, lambda: torch.cat([x, torch.ones(3)])):
-        with pytest.raises(RuntimeError, match="^Expected all tensors to be on the same device, but"):
+        with pytest.raises(RuntimeError, match=r"^Expected all tensors to be on the same device, but"):
             call()
     assert (x + torch.tensor(1.0)).sum().item() == 6  # a scalar may come from the host
 
@@ -163,7 +163,9 @@ def test_wrong_machines_are_refused_and_change_nothing(tmp_path):
 def test_training_a_cnn_is_bit_equal_to_the_cpu():
     def build() -> nn.Sequential:
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10)
+        )
 
     x, y = torch.randn(8, 1, 8, 8), torch.randint(0, 10, (8,))
     results = []

@@ -76,8 +76,8 @@ def test_an_allocation_beyond_the_host_is_refused_first(make):
     torch.simacc.configure("h100", memory_capacity_bytes="100 TB")
     with pytest.raises(
         torch.OutOfMemoryError,
-        match=r"^simacc keeps device memory in host memory: an allocation of 38146972 MiB is more than the \d+ MiB this "
-        r"host still has; trace the model without weights \(meta device\) or use a larger host$",
+        match=r"^simacc keeps device memory in host memory: an allocation of 38146972 MiB is more than the \d+ MiB "
+        r"this host still has; trace the model without weights \(meta device\) or use a larger host$",
     ):
         make(10_000_000_000_000, device="simacc")
 

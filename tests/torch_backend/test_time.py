@@ -194,7 +194,10 @@ def test_events_outlive_the_recording_they_were_made_in(x):
 
 
 def test_a_run_asked_for_too_early_says_so(x):
-    with torch.simacc.record() as rec, pytest.raises(RuntimeError, match=r"^the run is there once the record\(\) block has ended$"):
+    with (
+        torch.simacc.record() as rec,
+        pytest.raises(RuntimeError, match=r"^the run is there once the record\(\) block has ended$"),
+    ):
         _ = rec.run
 
 

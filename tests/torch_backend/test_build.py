@@ -1,0 +1,119 @@
+"""Loading and building the native half: a broken one never breaks `import torch`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "XDG_CACHE_HOME": str(tmp_path / "cache"), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=tmp_path, check=False
+    )
+
+
+def test_a_broken_build_warns_once_and_torch_still_works(tmp_path):
+    broken = tmp_path / "_device.so"
+    broken.write_bytes(b"not a shared object")
+    done = run(
+        f"""
+import torch, pathlib
+from simdevice.torch_backend import autoload, build
+build._prebuilt = lambda: pathlib.Path({str(broken)!r})
+autoload()
+print(torch.ones(2).sum().item(), torch.device("simacc"))
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "2.0 simacc"
+    assert done.stderr.count("the simacc device could not be loaded and is off") == 1
+    assert "pip install --no-build-isolation" in done.stderr
+
+
+def test_without_a_compiler_the_first_use_says_what_to_install(tmp_path):
+    done = run(
+        """
+import torch
+from simdevice.torch_backend import autoload, build
+build._prebuilt = lambda: None
+autoload()
+import simdevice  # traces and costs need no device
+try:
+    torch.ones(2, device="simacc")
+except ImportError as error:
+    print(error)
+""",
+        tmp_path,
+        CXX="no-such-compiler",
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == (
+        "the simacc device needs a C++20 compiler and 'no-such-compiler' is not on the PATH: install one "
+        "(Debian: apt install g++); traces, costs and the Python engines work without it"
+    )
+
+
+def test_import_torch_loads_none_of_the_simulator(tmp_path):
+    done = run(
+        """
+import sys, torch
+from simdevice.torch_backend import autoload
+autoload()
+print([m for m in sys.modules if m.startswith("simdevice.") and "torch_backend" not in m and m != "simdevice._device"])
+print(torch.accelerator.current_accelerator())
+torch.manual_seed(5)
+torch.randn(3, device="simacc")
+expected = torch.randn(3, generator=torch.Generator().manual_seed(5))
+torch.manual_seed(5)
+assert torch.equal(torch.randn(3, device="simacc").cpu(), expected)
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[]", "simacc"]
+
+
+def test_the_environment_chooses_the_machine_and_a_wrong_name_is_one_clear_line(tmp_path):
+    code = """
+import torch
+from simdevice.torch_backend import autoload
+autoload()
+try:
+    torch.ones(1, device="simacc")
+    print(torch.simacc.get_device_name())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    assert run(code, tmp_path, SIMACC_DEVICE="a100").stdout.strip() == "a100"
+    assert run(code, tmp_path, SIMACC_DEVICE="a10").stdout.strip() == (
+        "UnknownNameError unknown device 'a10': did you mean 'a100'?"
+    )
+
+
+@pytest.mark.slow
+def test_first_use_compiles_once_for_processes_that_start_together(tmp_path):
+    code = """
+import torch
+from simdevice.torch_backend import autoload, build
+build._prebuilt = lambda: None
+autoload()
+print((torch.ones(2, device="simacc") + 1).tolist())
+"""
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "XDG_CACHE_HOME": str(tmp_path)}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+        for _ in range(2)
+    ]
+    said = [p.communicate() for p in both]
+    assert [out.strip() for out, _ in said] == ["[2.0, 2.0]", "[2.0, 2.0]"]
+    assert sum("compiling the device" in err for _, err in said) == 1
