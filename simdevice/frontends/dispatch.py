@@ -26,6 +26,7 @@ from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
 from simdevice.frontends.fake import fake_cpu
+from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
 from simdevice.frontends.scopes import ModuleScopes
 from simdevice.frontends.storages import StorageIds
@@ -59,6 +60,7 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         self._scopes = ModuleScopes(self._builder.scope, root) if scopes else None
         self._plans: dict[Any, CallPlan] = {}
         self._indices: dict[tuple[Any, ...], int] = {}
+        self._memo: MetaMemo | None = None
         self._optimizing = False
         self._hooks: list[Any] = []
 
@@ -77,6 +79,8 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_ends),
         ]
+        if torch._C._len_torch_dispatch_stack() == 0:  # a mode below would want to see every call
+            self._memo = MetaMemo()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -126,7 +130,10 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         for position, name, default in plan.attributes:
             value = args[position] if position < given else kwargs.get(name, default)
             key.append(plain(value))
-        out = func(*args, **kwargs)
+        if plan.is_pure and self._memo is not None:
+            out = self._memo.call(func, args, kwargs)
+        else:
+            out = func(*args, **kwargs)
         if isinstance(out, _Tensor):
             self._note(out, key, tensors)
         elif out is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from simdevice.costs import Costs
+from simdevice.frontends.memo import is_pure
 from simdevice.records import TensorSpec
 
 __all__ = ["CallPlan", "canonical_name", "dtype_name", "plain", "plan_call", "spec_of"]
@@ -24,7 +25,7 @@ class CallPlan:
     `reads`: tensor arguments that are read, in schema order. `mutates`: tensor arguments that are
     written and not also returned. `attributes`: slots with the schema's default. `route` is empty
     for an operator; "query" asks about a tensor or marks a place for a profiler and does no work;
-    "composite" is made of other operators only; "control" runs functions it is given.
+    "composite" is made of other operators only; "control" runs functions it is given. `is_pure`: see MetaMemo.
     """
 
     name: str
@@ -32,6 +33,7 @@ class CallPlan:
     mutates: tuple[tuple[int, str], ...]
     attributes: tuple[tuple[int, str, Any], ...]
     route: str = ""
+    is_pure: bool = False
 
 
 def canonical_name(func: Any) -> str:
@@ -67,7 +69,7 @@ def plan_call(func: Any, costs: Costs) -> CallPlan:
             default = argument.default_value if argument.has_default_value() else None
             attributes.append((*slot, default))
     attributes.sort(key=lambda item: declared.index(item[1]))
-    return CallPlan(name, tuple(reads), tuple(mutates), tuple(attributes), _route(func, name))
+    return CallPlan(name, tuple(reads), tuple(mutates), tuple(attributes), _route(func, name), is_pure(func))
 
 
 def _route(func: Any, name: str) -> str:
