@@ -1,0 +1,83 @@
+"""`simacc profile`: scripts run unchanged, their exit codes are kept, and the report comes also when they raise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+SCRIPT = """
+import sys, torch
+print("arguments", sys.argv[1:], __name__)
+x = torch.ones(4, 4{device})
+y = (x @ x).sum().item()
+print("value", y)
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine():
+    yield
+    torch.simacc.configure("h100")
+
+
+def write(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_script_runs_as_main_with_its_arguments(simacc, tmp_path):
+    done = simacc(
+        "profile", "--device", "a100", write(tmp_path, SCRIPT.format(device=", device='simacc'")), "--epochs", "3"
+    )
+    assert done.code == 0
+    assert "arguments ['--epochs', '3'] __main__" in done.out
+    assert "value 64.0" in done.out
+    assert "script.py on a100" in done.out
+    assert "matmul" in done.out
+
+
+def test_the_default_device_moves_a_script_that_names_none(simacc, tmp_path):
+    script = write(tmp_path, SCRIPT.format(device=""))
+    assert "The script ran no operator on simacc" in simacc("profile", script).out
+    moved = simacc("profile", "--default-device", script)
+    assert "value 64.0" in moved.out
+    assert "matmul" in moved.out
+    assert torch.ones(1).device.type == "cpu"
+
+
+def test_json_is_the_last_line_block_and_the_trace_is_saved(simacc, tmp_path):
+    script = write(tmp_path, "import torch\ntorch.ones(4, 4, device='simacc') @ torch.ones(4, 4, device='simacc')")
+    done = simacc("profile", "--json", "-o", tmp_path / "t.npz", script)
+    assert done.json["flops"] == 2 * 4 * 4 * 4
+    assert simacc("cost", tmp_path / "t.npz", "--json").json["time_s"] == done.json["time_s"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        ("sys.exit(7)", 7, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit('no data')", 1, "no data"),
+        ("raise ValueError('broken')", 1, "ValueError: broken"),
+    ],
+)
+def test_the_scripts_own_exit_code_is_kept_and_the_report_printed(simacc, tmp_path, ending, code, said):
+    script = write(tmp_path, SCRIPT.format(device=", device='simacc'") + ending)
+    done = simacc("profile", script)
+    assert done.code == code
+    assert said in done.err
+    assert "matmul" in done.out
+
+
+def test_a_traceback_starts_in_the_script(simacc, tmp_path):
+    done = simacc("profile", write(tmp_path, "def f():\n    raise KeyError('x')\nf()"))
+    assert "runpy" not in done.err
+    assert 'script.py", line 3, in <module>' in done.err
+
+
+def test_bad_arguments_are_one_line(simacc, tmp_path):
+    assert simacc("profile", "missing.py").complaint == "cannot run missing.py: there is no such file"
+    script = write(tmp_path, "print('ran')")
+    assert simacc("profile", "--device", "h10", script).complaint == "unknown device 'h10': did you mean 'h100'?"
+    assert "no folder" in simacc("profile", "-o", "nowhere/t.npz", script).complaint
