@@ -14,7 +14,7 @@ from simdevice.records import TensorSpec
 
 __all__ = ["CallPlan", "canonical_name", "dtype_name", "plain", "plan_call", "spec_of"]
 
-_QUERIES = ("prim.", "profiler.")
+_QUERIES = ("aten._fused_sdp_choice", "prim.", "profiler.")
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
