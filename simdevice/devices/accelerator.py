@@ -49,6 +49,14 @@ class Accelerator(Device):
     def open(self, table: OpTable, *, keep: bool = True) -> AcceleratorSession:
         return AcceleratorSession(self, table, keep=keep)
 
+    def outline(self, trace: Trace) -> Run:
+        """The Run of a whole trace without times per row: what a sweep needs, sooner."""
+        program = self.lowering(trace.table).lower(trace.rows)
+        timeline = self.engine.run(program)
+        none = np.zeros(0, np.int64)
+        makespan = int(program.to_ps(np.array([timeline.makespan]))[0])
+        return Run(trace, self.name, none, none, none, makespan, program=program, timeline=timeline, spec=self.spec)
+
     def lowering(self, table: OpTable) -> Lowering:
         """A lowering for this machine, in the engine's language."""
         if self.engine.name == "native":
@@ -132,6 +140,7 @@ class AcceleratorSession(Session):
             bound_names=BOUND_NAMES,
             program=program,
             timeline=timeline,
+            spec=self._device.spec,
         )
 
 

@@ -124,6 +124,12 @@ class Program:
         column: NDArray[Any] = getattr(self.tiles, name)
         return column[self.tile_index]
 
+    @cached_property
+    def repetitions(self) -> Int64:
+        """How often each tile of `tiles` occurs, so that totals need no column written out."""
+        times = np.bincount(self.tile_list, minlength=len(self.tiles.offsets) - 1)
+        return np.repeat(times, np.diff(self.tiles.offsets))
+
     def to_ps(self, ticks: Int64) -> Int64:
         """Ticks as picoseconds, rounded up."""
         scale = PS_PER_S / self.ticks_per_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ class Run:
 
     `start_ps` and `end_ps` hold one time per row of the trace, `busy_ps` how long the row itself
     occupied the device. `bounds_ps` names whole-trace bounds (`unfused`, `fused`, `compute`,
-    `memory`, ...); `bound` says per row what limited it (index into `bound_names`).
+    `memory`, ...); `bound` says per row what limited it (index into `bound_names`). `spec` is the
+    machine's description from `hardware`.
     """
 
     trace: Trace
@@ -39,6 +41,7 @@ class Run:
     bound_names: tuple[str, ...] = ()
     program: Program | None = None
     timeline: Timeline | None = None
+    spec: Any = None
 
     @property
     def time_s(self) -> float:

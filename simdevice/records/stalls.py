@@ -16,9 +16,22 @@ STALLS = ("compute", "link", "load_bandwidth", "buffer_full", "dependency", "sto
 
 
 def per_operator(program: Program, timeline: Timeline) -> dict[str, Int64]:
-    """Ticks of each share but the store tail, per operator.
+    """Ticks of each share but the store tail, per operator."""
+    first = program.first_tile[:-1]
+    shares = _per_tile(program, timeline)
+    if not program.operators:
+        return shares
+    return {name: np.add.reduceat(ticks, first) for name, ticks in shares.items()}
 
-    A tile's computing follows the previous tile's, or a gap. A gap ends when the tile's load ends,
+
+def split(program: Program, timeline: Timeline) -> dict[str, int]:
+    """Ticks of each share; they add up to the makespan."""
+    shares = {name: int(ticks.sum()) for name, ticks in _per_tile(program, timeline).items()}
+    return {**shares, "store_tail": timeline.makespan - sum(shares.values())}
+
+
+def _per_tile(program: Program, timeline: Timeline) -> dict[str, Int64]:
+    """A tile's computing follows the previous tile's, or a gap. A gap ends when the tile's load ends,
     and lies within the tile's own load, whose phases therefore split it: until the dependencies were
     met, until there was room, until the data were there.
     """
@@ -28,23 +41,16 @@ def per_operator(program: Program, timeline: Timeline) -> dict[str, Int64]:
     allocated = np.maximum(timeline.allocated, met)
     loaded = np.maximum(timeline.load_end, allocated)
     work = timeline.compute_end - timeline.compute_start
-    on_link = program.column("unit") == UNITS.index("link")
-    shares = {
-        "compute": np.where(on_link, 0, work),
-        "link": np.where(on_link, work, 0),
+    on_link = np.zeros_like(work)
+    if (program.tiles.unit == UNITS.index("link")).any():
+        on_link = np.where(program.column("unit") == UNITS.index("link"), work, 0)
+    return {
+        "compute": work - on_link,
+        "link": on_link,
         "load_bandwidth": loaded - allocated,
         "buffer_full": allocated - met,
         "dependency": met - before,
     }
-    if not program.operators:
-        return {name: np.zeros(0, np.int64) for name in shares}
-    return {name: np.add.reduceat(ticks, program.first_tile[:-1]) for name, ticks in shares.items()}
-
-
-def split(program: Program, timeline: Timeline) -> dict[str, int]:
-    """Ticks of each share; they add up to the makespan."""
-    shares = {name: int(ticks.sum()) for name, ticks in per_operator(program, timeline).items()}
-    return {**shares, "store_tail": timeline.makespan - sum(shares.values())}
 
 
 def split_ps(program: Program, timeline: Timeline) -> dict[str, int]:

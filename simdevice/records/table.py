@@ -42,6 +42,13 @@ class OpTable:
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What stages derived stays behind: it belongs to objects of this process."""
+        return {**self.__dict__, "derived": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, derived=WeakKeyDictionary())
+
     def intern(self, signature: Signature) -> int:
         """The signature's index; a new one is costed and appended."""
         index = self._index.get(signature)

@@ -1,0 +1,248 @@
+"""Many machines, one trace: a grid or a sample of an accelerator's fields, simulated and tabled.
+
+table = sweep(trace, "edge-npu", buffer_bytes=["128 KiB", "2 MiB"], array_rows=[32, 64])
+table = sweep(trace, "edge-npu", samples=10_000, dram_bandwidth_bytes_per_s=Range("10 GB/s", "1 TB/s"))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import IO, Any
+
+from simdevice.devices.accelerator import Accelerator
+from simdevice.errors import LoweringError, SimdeviceError, SpecError
+from simdevice.extras import extra
+from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
+from simdevice.records import Trace
+from simdevice.records.stalls import STALLS
+from simdevice.report.pareto import SweepTable
+from simdevice.report.utilisation import buffer_peak, components, hot_spot
+
+__all__ = ["RESULTS", "Range", "points", "sweep"]
+
+CHUNK = 64
+"""Points per task: what a worker simulates before it reports, and what an interruption can lose."""
+
+RESULTS: tuple[str, ...] = (
+    *("latency_s", "makespan_ps", "tiles"),
+    *(f"{name}_share" for name in STALLS),
+    *("hot_spot", "array_busy_share", "pe_efficiency_share", "vector_busy_share", "memory_busy_share"),
+    *("loaded_bytes", "stored_bytes", "buffer_peak_bytes", "error"),
+)
+"""Columns after the swept fields. `error` says why a machine can't run the trace; the others are then empty."""
+
+Point = dict[str, Any]
+Record = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Values between two, drawn so that every factor is equally likely; whole where both ends are."""
+
+    low: Any
+    high: Any
+
+
+def sweep(
+    trace: Trace,
+    device: str | Path | AcceleratorSpec,
+    *,
+    engine: str = "native",
+    samples: int | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    backend: str | None = None,
+    path: str | Path | None = None,
+    progress: Progress | None = None,
+    **axes: Sequence[object] | Range,
+) -> SweepTable:
+    """Simulate the trace on every combination of the axes' values, or on `samples` of them.
+
+    `jobs` processes share the work through joblib (-1: all cores); `backend` names one of joblib's
+    backends, or "ray" for a Ray cluster. With a `path` (.csv or .parquet) the table is written there,
+    and what is done is kept beside it meanwhile: the same call goes on where an earlier one stopped.
+    `progress` is called with the points done and the points in all.
+
+    Raises:
+        SpecError: a field that does not exist, a value that can't be, no axis, a Range without samples.
+        SimdeviceError: a file that belongs to another sweep, or a missing package.
+    """
+    spec = load(device)
+    if not isinstance(spec, AcceleratorSpec):
+        raise SpecError(f"{spec.name} is a roofline; a sweep needs an accelerator such as 'edge-npu'")
+    chosen = points(spec, axes, samples=samples, seed=seed)
+    chunks = [chosen[i : i + CHUNK] for i in range(0, len(chosen), CHUNK)]
+    journal = None if path is None else _Journal(path, _digest(trace, spec, engine, chosen))
+    done: dict[int, list[Record]] = {} if journal is None else journal.done
+    left = [i for i in range(len(chunks)) if i not in done]
+    told = sum(len(records) for records in done.values())
+    for i, records in zip(left, _simulated(trace, spec, engine, [chunks[i] for i in left], jobs, backend), strict=True):
+        done[i] = records
+        told += len(records)
+        if journal is not None:
+            journal.add(i, records)
+        if progress is not None:
+            progress(told, len(chosen))
+    table = SweepTable(tuple(axes), RESULTS, tuple(record for i in range(len(chunks)) for record in done[i]))
+    if path is not None and journal is not None:
+        table.save(path)
+        journal.remove()
+    return table
+
+
+def points(
+    spec: AcceleratorSpec, axes: Mapping[str, Sequence[object] | Range], *, samples: int | None, seed: int
+) -> list[Point]:
+    """The machines to simulate, as fields to replace; values are what the spec makes of them."""
+    if not axes:
+        raise SpecError("a sweep needs a field to vary, such as buffer_bytes=['512 KiB', '2 MiB']")
+    read = {name: _read(spec, name, values) for name, values in axes.items()}
+    lists = {name: values for name, values in read.items() if not isinstance(values, Range)}
+    if samples is None:
+        if len(lists) < len(read):
+            name = next(name for name in read if name not in lists)
+            raise SpecError(f"{name}: a range has no grid; say how many samples to draw")
+        return [dict(zip(read, values, strict=True)) for values in product(*lists.values())]
+    if samples < 1:
+        raise SpecError(f"samples: expected one or more, got {samples}")
+    generator = random.Random(seed)
+    if len(lists) == len(read):
+        size = math.prod(len(values) for values in lists.values())
+        numbers = generator.sample(range(size), min(samples, size))
+        return [_on_grid(lists, number) for number in numbers]
+    return [{name: _drawn(values, generator) for name, values in read.items()} for _ in range(samples)]
+
+
+def _read(spec: AcceleratorSpec, name: str, values: Sequence[object] | Range) -> list[Any] | Range:
+    def one(value: object) -> Any:
+        return getattr(spec.replace(**{name: value}), name)
+
+    if isinstance(values, Range):
+        low, high = one(values.low), one(values.high)
+        if isinstance(low, (str, bool)) or not 0 < low <= high:
+            raise SpecError(f"{name}: expected a range of numbers above zero, got {values.low!r} to {values.high!r}")
+        return Range(low, high)
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise SpecError(f"{name}: expected a list of values or a Range, got {values!r}")
+    return [one(value) for value in values]
+
+
+def _on_grid(lists: Mapping[str, Sequence[Any]], number: int) -> Point:
+    point = {}
+    for name, values in lists.items():
+        number, index = divmod(number, len(values))
+        point[name] = values[index]
+    return point
+
+
+def _drawn(values: list[Any] | Range, generator: random.Random) -> Any:
+    if not isinstance(values, Range):
+        return generator.choice(values)
+    drawn = math.exp(generator.uniform(math.log(values.low), math.log(values.high)))
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return min(max(round(drawn), values.low), values.high)
+    return float(f"{drawn:.6g}")  # few digits, so that rates stay exact
+
+
+def _simulated(
+    trace: Trace, spec: AcceleratorSpec, engine: str, chunks: list[list[Point]], jobs: int, backend: str | None
+) -> Iterator[list[Record]]:
+    """Each chunk's records, in order, as they are done."""
+    if jobs == 1 and backend is None:
+        return (_chunk(trace, spec, engine, chunk) for chunk in chunks)
+    joblib = extra("joblib", "sweep", "a sweep over several processes")
+    if backend == "ray":
+        extra("ray.util.joblib", "ray", "backend 'ray'").register_ray()
+    parallel = joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")
+    results: Iterator[list[Record]] = parallel(joblib.delayed(_chunk)(trace, spec, engine, c) for c in chunks)
+    return results
+
+
+def _chunk(trace: Trace, spec: AcceleratorSpec, engine: str, chunk: list[Point]) -> list[Record]:
+    link = load_link(spec.link)
+    return [_record(trace, spec, link, engine, point) for point in chunk]
+
+
+def _record(trace: Trace, spec: AcceleratorSpec, link: LinkSpec, engine: str, point: Point) -> Record:
+    """One machine's line of the table."""
+    axes = {name: float(value) if isinstance(value, Fraction) else value for name, value in point.items()}
+    try:
+        machine = spec.replace(**point)
+        own = link if machine.link == spec.link else load_link(machine.link)
+        run = Accelerator(machine, own, engine=engine).outline(trace)
+    except (LoweringError, SpecError) as error:
+        return {**axes, **dict.fromkeys(RESULTS), "error": str(error)}
+    part = {component.name: component for component in components(run)}
+    spot, whole = hot_spot(run), max(run.makespan_ps, 1)
+    return {
+        **axes,
+        "latency_s": run.time_s,
+        "makespan_ps": run.makespan_ps,
+        "tiles": run.tiles,
+        **{f"{name}_share": ps / whole for name, ps in run.stalls.items()},
+        "hot_spot": spot.name if spot else "",
+        "array_busy_share": part["matrix array"].share,
+        "pe_efficiency_share": part["matrix array"].efficiency_share,
+        "vector_busy_share": part["vector unit"].share,
+        "memory_busy_share": part["memory channels"].share,
+        "loaded_bytes": part["load engine"].work,
+        "stored_bytes": part["store engine"].work,
+        "buffer_peak_bytes": buffer_peak(run),
+        "error": "",
+    }
+
+
+def _digest(trace: Trace, spec: AcceleratorSpec, engine: str, chosen: list[Point]) -> str:
+    """What makes two sweeps the same."""
+    compact = trace.compact()
+    parts = (spec, engine, CHUNK, chosen, compact.table.signatures, compact.table.costs)
+    found = hashlib.sha256(repr(parts).encode())
+    found.update(compact.rows.signature.tobytes())
+    found.update(compact.rows.tensors.tobytes())
+    return found.hexdigest()
+
+
+class _Journal:
+    """What is done, kept beside the table while a sweep runs: one line per chunk."""
+
+    def __init__(self, path: str | Path, digest: str) -> None:
+        self.path = Path(f"{path}.partial")
+        self.done: dict[int, list[Record]] = {}
+        if self.path.exists():
+            self._read(digest)
+        self._file: IO[str] = self.path.open("a", encoding="utf-8")
+        if self._file.tell() == 0:
+            self._line({"sweep": digest})
+
+    def _read(self, digest: str) -> None:
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        entries = []
+        for line in lines:
+            with suppress(json.JSONDecodeError):  # the last line may have been cut off
+                entries.append(json.loads(line))
+        if lines and (not entries or entries[0].get("sweep") != digest):
+            raise SimdeviceError(f"{self.path} holds the progress of another sweep: remove it, or choose another path")
+        self.done = {entry["chunk"]: entry["records"] for entry in entries[1:]}
+        if lines:
+            self.path.write_text("".join(json.dumps(e) + "\n" for e in entries), encoding="utf-8")
+
+    def add(self, chunk: int, records: list[Record]) -> None:
+        self._line({"chunk": chunk, "records": records})
+
+    def _line(self, entry: object) -> None:
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+    def remove(self) -> None:
+        self._file.close()
+        self.path.unlink()
