@@ -12,9 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "simdevice"
 
-BASE = {"errors", "units", "files"}
+BASE = {"errors", "extras", "units", "files"}
 MAY_IMPORT = {
     "errors": set(),
+    "extras": {"errors"},
     "files": {"errors"},
     "units": {"errors"},
     "records": BASE,
