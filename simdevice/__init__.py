@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simdevice.devices import get as device
     from simdevice.records import Run, Trace
+    from simdevice.report.coverage import coverage
     from simdevice.workloads import models
     from simdevice.workloads.tracing import trace
 
-__all__ = ["Run", "Trace", "device", "models", "trace"]
+__all__ = ["Run", "Trace", "coverage", "device", "models", "trace"]
 
 _WHERE = {
     "Run": "simdevice.records:Run",
     "Trace": "simdevice.records:Trace",
+    "coverage": "simdevice.report.coverage:coverage",
     "device": "simdevice.devices:get",
     "models": "simdevice.workloads.models",
     "trace": "simdevice.workloads.tracing:trace",

@@ -1,7 +1,7 @@
 """What a Run says, as rows: where time, FLOPs and bytes went. No prose and no totals; `summary` has those.
 
 Every function gives a list of one dataclass. `to_markdown`, `to_rich` and `to_dicts` render any such list:
-a field's name says how it is shown (`_s` seconds, `_bytes` bytes, `flops` a count, `share` per cent).
+a field's name says how it is shown (`_s` seconds, `_bytes` bytes, `flops` a count, `share` and `of_` per cent).
 """
 
 from __future__ import annotations
@@ -242,8 +242,19 @@ def _shown(row: Row) -> list[str]:
     return [f.name for f in fields(row) if f.name != "is_lower_bound"]
 
 
+_TITLES = {
+    "flops": "FLOPs",
+    "moved_bytes": "bytes",
+    "of_bytes": "of bytes",
+    "of_flops": "of FLOPs",
+    "of_operators": "of operators",
+    "of_time": "of time",
+    "time_s": "time",
+}
+
+
 def _title(field: str) -> str:
-    return {"moved_bytes": "bytes", "time_s": "time", "flops": "FLOPs"}.get(field, field)
+    return _TITLES.get(field, field)
 
 
 def _four_digits(value: float) -> float:
@@ -253,14 +264,14 @@ def _four_digits(value: float) -> float:
 def cell(row: Row, field: str) -> str:
     """One value as people read it, to four digits; its field's name says in which unit."""
     value = getattr(row, field)
+    if field == "share" or field.startswith("of_"):
+        return f"{value:.1%}"
     if field == "flops":
         return ">= " * getattr(row, "is_lower_bound", False) + format_count(_four_digits(value), "").strip()
     if field.endswith("_s"):
         return format_seconds(_four_digits(value))
     if field.endswith("bytes"):
         return format_bytes(_four_digits(value))
-    if field == "share":
-        return f"{value:.1%}"
     return f"{value:,}" if isinstance(value, int) else " ".join(str(value).split())
 
 
