@@ -4,9 +4,15 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "Lowering.h"
 #include "Simulation.h"
@@ -23,6 +29,25 @@ const int64_t* column(const Column& array, int64_t length, const char* name) {
     throw std::invalid_argument(std::string(name) + ": expected " + std::to_string(length) + " numbers, got " +
                                 std::to_string(array.size()));
   return array.data();
+}
+
+// Memory for times, uninitialised. Large ones ask for large pages: a million tiles are 64 MB, and page
+// faults would take longer than the simulation.
+std::unique_ptr<int64_t, decltype(&std::free)> allocate(int64_t count) {
+  constexpr std::size_t kLargePage = std::size_t{2} << 20;
+  std::size_t bytes = static_cast<std::size_t>(count) * sizeof(int64_t) + 1;
+  void* memory = nullptr;
+  if (bytes < 2 * kLargePage) {
+    memory = std::malloc(bytes);
+  } else {
+    bytes = (bytes + kLargePage - 1) / kLargePage * kLargePage;
+    memory = std::aligned_alloc(kLargePage, bytes);
+#ifdef MADV_HUGEPAGE
+    if (memory != nullptr) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  }
+  if (memory == nullptr) throw std::bad_alloc();
+  return {static_cast<int64_t*>(memory), &std::free};
 }
 
 // Hands a vector to NumPy.
@@ -70,7 +95,7 @@ py::object append(Simulation& simulation, bool keep, const Column& offsets, cons
                   const Column& launch) {
   const ProgramView program = view(offsets, load, compute, store, operands, results, tile_list, dep_offsets, deps,
                                    wait_for, host_wait, launch);
-  std::unique_ptr<int64_t[]> times;
+  std::unique_ptr<int64_t, decltype(&std::free)> times(nullptr, &std::free);
   int64_t tiles = 0;
   {
     py::gil_scoped_release unlocked;
@@ -78,14 +103,14 @@ py::object append(Simulation& simulation, bool keep, const Column& offsets, cons
       tiles = -1;
     } else {
       for (int64_t op = 0; op < program.operators; ++op) tiles += program.last(op) - program.first(op);
-      if (keep) times.reset(new int64_t[static_cast<std::size_t>(8 * tiles) + 1]);
+      if (keep) times = allocate(8 * tiles);
       simulation.append(program, keep ? Times(times.get(), tiles) : Times());
     }
   }
   if (tiles < 0) return py::bool_(false);
   if (!keep) return py::none();
   int64_t* data = times.release();
-  const py::capsule release(data, [](void* pointer) { delete[] static_cast<int64_t*>(pointer); });
+  const py::capsule release(data, [](void* pointer) { std::free(pointer); });
   return py::array_t<int64_t>({py::ssize_t{8}, static_cast<py::ssize_t>(tiles)}, data, release);
 }
 
