@@ -5,6 +5,7 @@
 #include "aten/Composite.cpp"
 #include "aten/Minimal.cpp"
 #include "aten/Plan.cpp"
+#include "aten/Recurrent.cpp"
 #include "aten/Typed.cpp"
 #include "binding/Scopes.cpp"
 #include "recorder/Recorder.cpp"

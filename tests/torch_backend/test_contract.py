@@ -179,3 +179,42 @@ def test_training_a_cnn_is_bit_equal_to_the_cpu():
         results.append([p.detach().cpu() for p in model.parameters()])
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b)
+
+
+def test_moving_a_module_keeps_its_parameters_tied_and_known_to_the_optimizer():
+    embed, head = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+    head.weight = embed.weight
+    model = nn.Sequential(embed, head)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    start = torch.simacc.memory_allocated()
+    model.to("simacc")
+    assert model[0].weight is model[1].weight is optimizer.param_groups[0]["params"][0]
+    assert torch.simacc.memory_allocated() - start == 5 * 4 * 4
+    model(torch.tensor([1, 2]).to("simacc")).sum().backward()
+    before = embed.weight.detach().cpu()
+    optimizer.step()
+    assert not torch.equal(model[1].weight.detach().cpu(), before)
+    model.cpu()
+    assert head.weight.device.type == "cpu"
+    assert head.weight is embed.weight
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_train(kind):
+    torch.manual_seed(0)
+    cpu = kind(6, 5, num_layers=2, bidirectional=True)
+    sim = copy.deepcopy(cpu).to("simacc")
+    x = torch.randn(7, 3, 6, requires_grad=True)
+    y = x.detach().to("simacc").requires_grad_()
+    with torch.simacc.record() as rec:
+        outputs = [layer(t)[0] for layer, t in ((cpu, x), (sim, y))]
+        for out in outputs:
+            out.pow(2).sum().backward()
+    # Accelerators take fused cells where the CPU has oneDNN layers, so sums are ordered differently.
+    torch.testing.assert_close(outputs[1].cpu(), outputs[0])
+    for a, b in zip([*cpu.parameters(), x], [*sim.parameters(), y], strict=True):
+        torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1e-5, atol=1e-5)
+    assert not rec.trace.unknown()
+    if kind is nn.LSTM:
+        cells = [op for op in rec.trace.ops if op.name == "aten._thnn_fused_lstm_cell"]
+        assert len(cells) == 2 * 2 * 7  # layers x directions x steps

@@ -120,7 +120,7 @@ def same_layout(pairs: list[Pair]) -> None:
             assert on_cpu == on_sim or p.cpu.untyped_storage().nbytes() == 0
 
 
-@pytest.mark.parametrize("name", ["h100"])
+@pytest.mark.parametrize("name", ["h100", "edge-npu"])
 @given(
     shapes=st.lists(st.sampled_from([(), (4,), (3, 4), (2, 3, 4)]), min_size=1, max_size=3),
     steps=st.lists(step, max_size=12),

@@ -1,8 +1,7 @@
 // Operators that need more than a CPU kernel run in place: attention's choice of kernel, dropout's
-// generator.
-#include "../recorder/Recorder.h"
+// generator, moving a parameter to the device.
 #include "../runtime/Generator.h"
-#include "Alias.h"
+#include "OnHost.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/transformers/attention.h>
@@ -38,36 +37,35 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
 
 // PyTorch's CPU kernel draws from the CPU's default generator; this one draws from the device's.
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
-  const auto device = input.device().index();
-  Tensor output, mask;
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    const Tensor in = host_view(input);
-    if (train.value_or(true)) {
-      const double keep = 1 - p;
-      mask = at::empty_like(in, in.options().dtype(at::kBool)).bernoulli_(keep, host_generator({}, device));
-      output = in.mul(mask).mul_(keep == 0 ? 0. : 1. / keep);
-    } else {
-      mask = at::ones_like(in, in.options().dtype(at::kBool));
-      output = in.clone();
+  auto out = on_host(kNativeDropout, {input}, [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const auto mask_options = in[0].options().dtype(at::kBool);
+    if (!train.value_or(true)) {
+      return {in[0].clone(), at::ones_like(in[0], mask_options)};
     }
-  }
-  output = wrap(output, device);
-  mask = wrap(mask, device);
-  if (auto* recorder = Recorder::current()) {
-    Call call(kNativeDropout);
-    call.input(*input.unsafeGetTensorImpl());
-    call.output(*output.unsafeGetTensorImpl());
-    call.output(*mask.unsafeGetTensorImpl());
-    recorder->record(call);
-  }
-  return {output, mask};
+    const double keep = 1 - p;
+    const Tensor mask = at::empty_like(in[0], mask_options).bernoulli_(keep, host_generator({}, input.device().index()));
+    return {in[0].mul(mask).mul_(keep == 0 ? 0. : 1. / keep), mask};
+  });
+  return {out[0], out[1]};
+}
+
+// Whether `tensor.data = other` may change a tensor's device in place. PyTorch knows its own devices
+// only; without this, Module.to would make new parameters, untie tied ones and leave optimizers with
+// the old ones.
+bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
+  const auto dense = [](const Tensor& t) { return (t.device().is_cpu() || on_device(t)) && t.layout() == c10::kStrided; };
+  return dense(self) && dense(from);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("native_dropout", native_dropout);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 }
 
 }  // namespace simacc
