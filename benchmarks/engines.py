@@ -16,7 +16,7 @@ from simdevice.hardware import load, load_link
 from simdevice.lowering import PythonLowering, Rates
 from simdevice.lowering.native import NativeLowering
 from simdevice.records import Program, Trace
-from simdevice.sweep import Range, sweep
+from simdevice.sweeps import Range, sweep
 
 
 def main() -> None:

@@ -10,17 +10,20 @@ if TYPE_CHECKING:
     from simdevice.devices import get as device
     from simdevice.records import Run, Trace
     from simdevice.report.coverage import coverage
+    from simdevice.sweeps import Range, sweep
     from simdevice.workloads import models
     from simdevice.workloads.tracing import trace
 
-__all__ = ["Run", "Trace", "coverage", "device", "models", "trace"]
+__all__ = ["Range", "Run", "Trace", "coverage", "device", "models", "sweep", "trace"]
 
 _WHERE = {
+    "Range": "simdevice.sweeps:Range",
     "Run": "simdevice.records:Run",
     "Trace": "simdevice.records:Trace",
     "coverage": "simdevice.report.coverage:coverage",
     "device": "simdevice.devices:get",
     "models": "simdevice.workloads.models",
+    "sweep": "simdevice.sweeps:sweep",
     "trace": "simdevice.workloads.tracing:trace",
 }
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "torch_backend": BASE | {"records", "devices", "frontends", "costs"},
     "workloads": BASE | {"records", "frontends", "costs"},
     "accuracy": BASE | {"records", "workloads", "torch_backend", "report"},
-    "sweep": BASE | {"records", "devices", "report", "hardware", "lowering", "engines"},
+    "sweeps": BASE | {"records", "devices", "report", "hardware", "lowering", "engines"},
     "cli": None,  # everything
     "__init__": None,
 }

@@ -11,9 +11,19 @@ from simdevice.errors import SimdeviceError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
 
-__all__ = ["SweepTable"]
+__all__ = ["SweepTable", "check_ending"]
 
 Record = dict[str, Any]
+
+
+def check_ending(path: str | Path) -> None:
+    """Refuse a table file of an unknown kind, before the work is done.
+
+    Raises:
+        SimdeviceError: neither .csv nor .parquet.
+    """
+    if Path(path).suffix not in (".csv", ".parquet"):
+        raise SimdeviceError(f"{path}: expected a name that ends in .csv or .parquet")
 
 
 @dataclass(frozen=True)
@@ -44,15 +54,13 @@ class SweepTable:
         Raises:
             SimdeviceError: another ending, or Parquet without pyarrow.
         """
-        suffix = Path(path).suffix
-        if suffix == ".csv":
+        check_ending(path)
+        if Path(path).suffix == ".csv":
             with atomic_write(path) as file:
                 writer = csv.DictWriter(file, [*self.axes, *self.results], lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(self.records)
             return
-        if suffix != ".parquet":
-            raise SimdeviceError(f"{path}: expected a name that ends in .csv or .parquet")
         arrow = extra("pyarrow", "sweep", f"{path}: Parquet")
         parquet = extra("pyarrow.parquet", "sweep", f"{path}: Parquet")
         with atomic_write(path, "wb") as file:

@@ -21,10 +21,11 @@ from typing import IO, Any
 from simdevice.devices.accelerator import Accelerator
 from simdevice.errors import LoweringError, SimdeviceError, SpecError
 from simdevice.extras import extra
+from simdevice.files import atomic_write
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
 from simdevice.records import Trace
 from simdevice.records.stalls import STALLS
-from simdevice.report.pareto import SweepTable
+from simdevice.report.pareto import SweepTable, check_ending
 from simdevice.report.utilisation import buffer_peak, components, hot_spot
 
 __all__ = ["RESULTS", "Range", "points", "sweep"]
@@ -82,22 +83,34 @@ def sweep(
         raise SpecError(f"{spec.name} is a roofline; a sweep needs an accelerator such as 'edge-npu'")
     chosen = points(spec, axes, samples=samples, seed=seed)
     chunks = [chosen[i : i + CHUNK] for i in range(0, len(chosen), CHUNK)]
-    journal = None if path is None else _Journal(path, _digest(trace, spec, engine, chosen))
-    done: dict[int, list[Record]] = {} if journal is None else journal.done
-    left = [i for i in range(len(chunks)) if i not in done]
-    told = sum(len(records) for records in done.values())
-    for i, records in zip(left, _simulated(trace, spec, engine, [chunks[i] for i in left], jobs, backend), strict=True):
-        done[i] = records
-        told += len(records)
-        if journal is not None:
-            journal.add(i, records)
-        if progress is not None:
-            progress(told, len(chosen))
-    table = SweepTable(tuple(axes), RESULTS, tuple(record for i in range(len(chunks)) for record in done[i]))
-    if path is not None and journal is not None:
+    if path is None:
+        records = _all(_simulated(trace, spec, engine, chunks, jobs, backend), {}, len(chunks), len(chosen), progress)
+        return SweepTable(tuple(axes), RESULTS, records)
+    check_ending(path)
+    with _Journal(path, _digest(trace, spec, engine, chosen)) as journal:
+        left = [i for i in range(len(chunks)) if i not in journal.done]
+        fresh = _simulated(trace, spec, engine, [chunks[i] for i in left], jobs, backend)
+        kept = journal.keeping(zip(left, fresh, strict=True))
+        table = SweepTable(tuple(axes), RESULTS, _all(kept, journal.done, len(chunks), len(chosen), progress))
         table.save(path)
-        journal.remove()
+    journal.path.unlink()
     return table
+
+
+def _all(
+    fresh: Iterator[list[Record]], done: Mapping[int, list[Record]], chunks: int, total: int, progress: Progress | None
+) -> tuple[Record, ...]:
+    """The chunks in order, those done before among them; tells the progress after each new one."""
+    records: list[Record] = []
+    told = sum(len(chunk) for chunk in done.values())
+    for i in range(chunks):
+        known = done.get(i)
+        chunk = next(fresh) if known is None else known
+        records += chunk
+        if known is None and progress is not None:
+            told += len(chunk)
+            progress(told, total)
+    return tuple(records)
 
 
 def points(
@@ -213,36 +226,41 @@ def _digest(trace: Trace, spec: AcceleratorSpec, engine: str, chosen: list[Point
 
 
 class _Journal:
-    """What is done, kept beside the table while a sweep runs: one line per chunk."""
+    """What is done, kept beside the table while a sweep runs: one line per chunk.
+
+    1. Construct: reads what an earlier run left. 2. Enter: opens the file. 3. `keeping` writes each
+    chunk as it passes. 4. Leave: closes the file, which stays until the table is written.
+    """
 
     def __init__(self, path: str | Path, digest: str) -> None:
         self.path = Path(f"{path}.partial")
         self.done: dict[int, list[Record]] = {}
+        self._head = {"sweep": digest}
         if self.path.exists():
-            self._read(digest)
-        self._file: IO[str] = self.path.open("a", encoding="utf-8")
-        if self._file.tell() == 0:
-            self._line({"sweep": digest})
+            self._read()
 
-    def _read(self, digest: str) -> None:
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+    def _read(self) -> None:
         entries = []
-        for line in lines:
+        for line in self.path.read_text(encoding="utf-8").splitlines():
             with suppress(json.JSONDecodeError):  # the last line may have been cut off
                 entries.append(json.loads(line))
-        if lines and (not entries or entries[0].get("sweep") != digest):
+        if entries[:1] != [self._head]:
             raise SimdeviceError(f"{self.path} holds the progress of another sweep: remove it, or choose another path")
         self.done = {entry["chunk"]: entry["records"] for entry in entries[1:]}
-        if lines:
-            self.path.write_text("".join(json.dumps(e) + "\n" for e in entries), encoding="utf-8")
 
-    def add(self, chunk: int, records: list[Record]) -> None:
-        self._line({"chunk": chunk, "records": records})
+    def __enter__(self) -> _Journal:
+        entries = [self._head, *({"chunk": i, "records": records} for i, records in self.done.items())]
+        with atomic_write(self.path) as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+        self._file: IO[str] = self.path.open("a", encoding="utf-8")
+        return self
 
-    def _line(self, entry: object) -> None:
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
-
-    def remove(self) -> None:
+    def __exit__(self, *unused: object) -> None:
         self._file.close()
-        self.path.unlink()
+
+    def keeping(self, fresh: Iterator[tuple[int, list[Record]]]) -> Iterator[list[Record]]:
+        """The chunks as they come, each written before it is passed on."""
+        for i, records in fresh:
+            self._file.write(json.dumps({"chunk": i, "records": records}) + "\n")
+            self._file.flush()
+            yield records
