@@ -33,6 +33,9 @@ __all__ = ["RESULTS", "Range", "points", "sweep"]
 CHUNK = 64
 """Points per task: what a worker simulates before it reports, and what an interruption can lose."""
 
+ROUND = 4
+"""Tasks per worker between two reports of a backend that reports only at the end."""
+
 RESULTS: tuple[str, ...] = (
     *("latency_s", "makespan_ps", "tiles"),
     *(f"{name}_share" for name in STALLS),
@@ -174,11 +177,20 @@ def _simulated(
     if jobs == 1 and backend is None:
         return (_chunk(trace, spec, engine, chunk) for chunk in chunks)
     joblib = extra("joblib", "sweep", "a sweep over several processes")
-    if backend == "ray":
-        extra("ray.util.joblib", "ray", "backend 'ray'").register_ray()
-    parallel = joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")
-    results: Iterator[list[Record]] = parallel(joblib.delayed(_chunk)(trace, spec, engine, c) for c in chunks)
-    return results
+    tasks = [joblib.delayed(_chunk)(trace, spec, engine, chunk) for chunk in chunks]
+    if backend != "ray":
+        results: Iterator[list[Record]] = joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")(tasks)
+        return results
+    extra("ray.util.joblib", "ray", "backend 'ray'").register_ray()
+    return _in_rounds(joblib, tasks, jobs)
+
+
+def _in_rounds(joblib: Any, tasks: list[Any], jobs: int) -> Iterator[list[Record]]:
+    """Ray's backend gives results only all at once: so a few tasks per worker at a time."""
+    with joblib.parallel_config(backend="ray", n_jobs=jobs):
+        step = ROUND * joblib.effective_n_jobs(jobs)
+        for i in range(0, len(tasks), step):
+            yield from joblib.Parallel()(tasks[i : i + step])
 
 
 def _chunk(trace: Trace, spec: AcceleratorSpec, engine: str, chunk: list[Point]) -> list[Record]:
