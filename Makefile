@@ -48,7 +48,7 @@ $(STAMPS)/torch: $(STAMPS)/venv
 	touch $@
 
 $(STAMPS)/installed: $(STAMPS)/torch pyproject.toml setup.py $(NATIVE_SOURCES)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[dev,examples,models,simpy,torch]"
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[all,dev]"
 	touch $@
 
 clean:
