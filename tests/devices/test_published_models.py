@@ -71,6 +71,15 @@ def test_llama3_8b_on_the_edge_part_event_by_event() -> None:
     assert sd.device("edge-npu", engine="simpy").run(trace) == sd.device("edge-npu").run(trace)
 
 
+@pytest.mark.slow
+def test_gpt2_cycle_by_cycle() -> None:
+    """Published for its stream: 51,837,348 cycles, the same eight times per tile from the cycle-stepped twin."""
+    trace = sd.trace("gpt2", tokens=128, frontend="export", fake="cpu")
+    stepped, native = (sd.device("edge-npu", quantise=True, engine=e).run(trace) for e in ("cycle", "native"))
+    assert stepped == native
+    assert stepped.makespan_ps == pytest.approx(51_837_348_000, rel=0.01)
+
+
 def test_llama_one_channel_contention_agrees() -> None:
     trace = sd.trace("llama3-8b", tokens=32)
     runs = [sd.device("edge-npu", engine=e, dram_channels=1).run(trace) for e in ("native", "python", "simpy")]
