@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as _json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
-from simdevice.report import tables
+from simdevice.report import tables, utilisation
 from simdevice.report.tables import to_dicts, to_markdown, to_rich
 from simdevice.units import PS_PER_S, format_bytes, format_count, format_seconds
 
@@ -71,10 +71,11 @@ def summarise(run: Run) -> Summary:
     )
 
 
-def _facts(summary: Summary) -> list[tuple[str, str]]:
+def _facts(run: Run, summary: Summary) -> list[tuple[str, str]]:
     """The totals as people read them."""
     least = ">= " * summary.is_lower_bound
     moved = summary.bytes_read + summary.bytes_written
+    spot = utilisation.hot_spot(run)
     facts = [
         ("device", summary.device),
         ("workload", summary.workload),
@@ -85,6 +86,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("bytes moved", f"{format_bytes(moved)} ({format_bytes(summary.weight_bytes)} of weights)"),
         ("utilisation", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilisation.items())),
         ("bounds", ", ".join(f"{n.replace('_', ' ')} {format_seconds(s)}" for n, s in summary.bounds_s.items())),
+        ("hot-spot", f"{spot.name} ({spot.share:.1%}): {spot.reason}" if spot else ""),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -93,6 +95,9 @@ def _sections(run: Run, depth: int, top: int) -> list[tuple[str, str, list[Any]]
     """Key, heading and rows of every table that has something to say."""
     phases = tables.by_phase(run)
     sections: list[tuple[str, str, list[Any]]] = [
+        ("stalls", "Where the time went", utilisation.stalls(run)),
+        ("components", "Parts of the machine", utilisation.components(run)),
+        ("levels", "Buffer and FIFO", utilisation.levels(run)),
         ("by_phase", "By phase", phases if len(phases) > 1 else []),
         ("by_category", "By category", tables.by_category(run)),
         ("by_bound", "By what limits them", tables.by_bound(run)),
@@ -108,7 +113,7 @@ def markdown(run: Run, *, depth: int = 2, top: int = 10) -> str:
     """The page as GitHub Markdown."""
     summary = summarise(run)
     parts = [f"# {summary.workload or 'A program'} on {summary.device}\n"]
-    facts = [f"- {name}: {value}" for name, value in _facts(summary) if name not in ("device", "workload")]
+    facts = [f"- {name}: {value}" for name, value in _facts(run, summary) if name not in ("device", "workload")]
     parts.append("\n".join(facts) + "\n")
     parts += [f"## {heading}\n\n{to_markdown(rows)}" for _, heading, rows in _sections(run, depth, top)]
     return "\n".join(parts)
@@ -118,8 +123,13 @@ def to_dict(run: Run, *, depth: int = 2, top: int = 10) -> dict[str, Any]:
     """The page as plain data: numbers unrounded, in the unit their key names; absent tables are empty lists."""
     summary = summarise(run)
     totals = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
-    keys = ("by_phase", "by_category", "by_bound", "by_module", "top_operators", "transfers", "unknown_operators")
+    keys = (
+        *("stalls", "components", "levels"),
+        *("by_phase", "by_category", "by_bound", "by_module", "top_operators", "transfers", "unknown_operators"),
+    )
     found = {key: to_dicts(rows) for key, _, rows in _sections(run, depth, top)}
+    spot = utilisation.hot_spot(run)
+    totals["hot_spot"] = None if spot is None else asdict(spot)
     return {**totals, "flops_per_s": summary.flops_per_s, **{key: found.get(key, []) for key in keys}}
 
 
@@ -136,7 +146,7 @@ def print(run: Run, *, depth: int = 2, top: int = 10, console: Console | None = 
 
     console = console or Console()
     totals = Table.grid(padding=(0, 2))
-    for name, value in _facts(summarise(run)):
+    for name, value in _facts(run, summarise(run)):
         totals.add_row(Text(name, style="bold"), Text(value))
     console.print(totals)
     for _, heading, rows in _sections(run, depth, top):

@@ -254,7 +254,7 @@ _TITLES = {
 
 
 def _title(field: str) -> str:
-    return _TITLES.get(field, field)
+    return _TITLES.get(field, field.removesuffix("_share"))
 
 
 def _four_digits(value: float) -> float:
@@ -264,7 +264,7 @@ def _four_digits(value: float) -> float:
 def cell(row: Row, field: str) -> str:
     """One value as people read it, to four digits; its field's name says in which unit."""
     value = getattr(row, field)
-    if field == "share" or field.startswith("of_"):
+    if field.endswith("share") or field.startswith("of_"):
         return f"{value:.1%}"
     if field == "flops":
         return ">= " * getattr(row, "is_lower_bound", False) + format_count(_four_digits(value), "").strip()
@@ -272,6 +272,8 @@ def cell(row: Row, field: str) -> str:
         return format_seconds(_four_digits(value))
     if field.endswith("bytes"):
         return format_bytes(_four_digits(value))
+    if isinstance(value, float):
+        return f"{_four_digits(value):,}".removesuffix(".0")
     return f"{value:,}" if isinstance(value, int) else " ".join(str(value).split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -140,3 +141,16 @@ def test_a_device_without_tiles_has_none_of_it() -> None:
     assert (components(run), levels(run), stalls(run), latency_histogram(run)) == ([], [], [], [])
     assert hot_spot(run) is None
     assert buffer_peak(run) == 0
+
+
+def test_the_page_of_a_run_with_tiles_has_all_of_it() -> None:
+    run = edge().run(tiny_cnn())
+    page = run.to_markdown()
+    assert "- hot-spot: off-chip memory (59.8%): units wait for loads 59.8% of the time" in page
+    assert "| load bandwidth | 62.5 us | 59.8% |" in page
+    assert "| matrix array | 3.488 us | 3.3% | 2,802,304 | multiply-adds | 78.5% |" in page
+    data = json.loads(run.to_json())
+    assert data["hot_spot"]["name"] == "off-chip memory"
+    assert sum(row["share"] for row in data["stalls"]) == pytest.approx(1)
+    assert [row["name"] for row in data["levels"]] == ["buffer", "ready FIFO"]
+    assert json.loads(sd.device("h100").run(tiny_cnn()).to_json())["hot_spot"] is None
