@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import simdevice
 from simdevice.costs import Costs
 from simdevice.devices import accelerator, get
 from simdevice.devices.accelerator import Accelerator, AcceleratorSession
 from simdevice.engines.python import PythonEngine
+from simdevice.errors import SimdeviceError
 from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
 
 CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -194,3 +197,28 @@ def test_a_million_operators_of_totals_stay_small() -> None:
     kept = device.open(trace.table)
     kept.submit(trace.rows)
     assert session.frontier_ps > 49 * kept.frontier_ps
+
+
+def test_without_the_compiled_engine_the_recurrence_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = made((ADD, (0, 1, 2)))
+    expected = edge().run(trace)
+    monkeypatch.setitem(sys.modules, "simdevice._engine", None)
+    monkeypatch.delattr(simdevice, "_engine")
+    monkeypatch.delitem(sys.modules, "simdevice.engines.native")
+    device = edge()
+    assert device.engine.name == "python"
+    assert device.run(trace) == expected
+    with pytest.raises(
+        SimdeviceError, match=r"^engine 'native': the compiled engine is missing \(reinstall simdevice with"
+    ):
+        edge(engine="native")
+
+
+@CHECKED
+@given(st.lists(calls, max_size=12))
+def test_no_schedule_beats_the_bounds_of_its_tiles(rows: list) -> None:
+    run = edge().run(made(*rows))
+    assert run.makespan_ps >= max(run.bounds_ps.values())
+    assert sum(run.stalls.values()) == run.makespan_ps
+    assert run.busy_ps.sum() + run.stalls["store_tail"] == run.makespan_ps
+    assert (run.start_ps <= run.end_ps).all()
