@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from simdevice.devices import get
+from simdevice.torch_backend import live
 
 
 def train(width: int, steps: int) -> torch.simacc.Recording:
@@ -133,3 +134,13 @@ def test_recorders_and_events_are_freed():
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
     # A leak of one row or one event per cycle alone would be hundreds of bytes: 10,000 x 400 B = 4 MB.
     assert grown_kib < 2_048
+
+
+def test_a_program_that_never_asks_for_time_keeps_a_bounded_tape():
+    x = torch.ones(670, device="simacc")
+    start = torch.simacc.time_s()
+    for _ in range(270_000):
+        x.relu_()
+    assert len(live.native().Recorder.root()) < 2**18
+    # 670 x (4 + 4) bytes / 2.68e12 B/s = 2 ns each
+    assert torch.simacc.time_s() - start == pytest.approx(270_000 * 2e-9, rel=1e-9)
