@@ -60,7 +60,7 @@ setup(
     packages=[*find_packages(include=["simdevice*", "ort_ep*"]), "simdevice.configs", "simdevice.csrc"],
     package_dir={"simdevice.configs": "configs", "simdevice.csrc": "csrc"},
     package_data={
-        "simdevice": ["py.typed"],
+        "simdevice": ["py.typed", "*.pyi"],
         "simdevice.configs": ["**/*.yaml", "**/*.json"],
         "simdevice.csrc": ["**/*.cpp", "**/*.h"],
     },
