@@ -44,11 +44,11 @@ $(STAMPS)/venv: | tools
 
 # PyTorch first and pinned: another package that asked for it would bring a build for GPUs.
 $(STAMPS)/torch: $(STAMPS)/venv
-	$(BIN)/python -m pip install --quiet "$(TORCH)" numpy ninja "setuptools>=70" wheel "pybind11>=2.13"
+	$(BIN)/python -m pip install --quiet -c constraints.txt "$(TORCH)" numpy ninja "setuptools>=70" wheel "pybind11>=2.13"
 	touch $@
 
-$(STAMPS)/installed: $(STAMPS)/torch pyproject.toml setup.py $(NATIVE_SOURCES)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[all,dev]"
+$(STAMPS)/installed: $(STAMPS)/torch pyproject.toml setup.py constraints.txt $(NATIVE_SOURCES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt --editable ".[all,dev]"
 	touch $@
 
 clean:
