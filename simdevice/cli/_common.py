@@ -17,7 +17,7 @@ from rich.text import Text
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.records import Trace
 
-__all__ = ["capture", "check_output", "console", "load_or_capture", "print_json", "progress", "table"]
+__all__ = ["capture", "check_output", "console", "load_or_capture", "parse_dims", "print_json", "progress", "table"]
 
 _WIDTH = 140  # of tables where no terminal says how wide it is
 
@@ -81,8 +81,10 @@ def capture(
     frontend: str = "dispatch",
     scopes: bool = True,
     strict: bool = False,
+    dim: list[str] | None = None,
+    shapes: str = "infer",
 ) -> Trace:
-    """Trace what the user named.
+    """Trace what the user named; `dim` and `shapes` go with an ONNX file.
 
     Raises:
         SimdeviceError: one line, also for what the user's own code raises.
@@ -97,13 +99,33 @@ def capture(
 
         quieten()
         try:
-            workload = resolve(model, tokens=tokens, decode=decode, batch=batch, dtype=dtype)
+            onnx: dict[str, Any] = {"dims": parse_dims(dim)} if dim else {}
+            if shapes != "infer":
+                onnx["shapes"] = shapes
+            workload = resolve(model, tokens=tokens, decode=decode, batch=batch, dtype=dtype, onnx=onnx)
             return trace(workload, fake=fake, frontend=frontend, scopes=scopes, strict=strict)
         except SimdeviceError:
             raise
         except Exception as error:  # from a model's own code, which can raise anything
             reason = " ".join(str(error).split())
             raise SimdeviceError(f"{model} raised {type(error).__name__} while it was traced: {reason}") from error
+
+
+def parse_dims(texts: list[str]) -> dict[str, Any]:
+    """`["batch=1", "image=1x3x224x224"]` as dimensions by name.
+
+    Raises:
+        SpecError: no NAME=SIZE, or a size that is no whole number.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, size = text.rpartition("=")
+        parts = size.split("x")
+        if not equals or not name or not all(part.isdecimal() for part in parts):
+            raise SpecError(f"expected --dim NAME=SIZE such as --dim batch=1, got {text!r}")
+        sizes = tuple(int(part) for part in parts)
+        found[name] = sizes[0] if len(sizes) == 1 else sizes
+    return found
 
 
 def load_or_capture(target: str, **options: Any) -> Trace:
@@ -114,8 +136,8 @@ def load_or_capture(target: str, **options: Any) -> Trace:
     """
     path = Path(target)
     if path.suffix == ".npz" or (path.suffix == ".json" and _is_trace(path)):
-        defaults = {"batch": 1, "frontend": "dispatch", "scopes": True}
-        given = [name for name, value in options.items() if value not in (None, False, defaults.get(name))]
+        defaults = {"batch": 1, "frontend": "dispatch", "scopes": True, "shapes": "infer"}
+        given = [name for name, value in options.items() if value not in (None, False, [], defaults.get(name))]
         if given:
             raise SpecError(f"{target} is a trace already: --{given[0]} doesn't apply")
         with progress(f"reading {target}"):

@@ -13,6 +13,7 @@ __all__ = [
     "BatchOption",
     "DecodeOption",
     "DeviceOption",
+    "DimOption",
     "DtypeOption",
     "FakeOption",
     "FrontendOption",
@@ -20,6 +21,7 @@ __all__ = [
     "ModelArgument",
     "OutputOption",
     "ScopesOption",
+    "ShapesOption",
     "SetOption",
     "StrictOption",
     "TargetArgument",
@@ -28,7 +30,7 @@ __all__ = [
 ]
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model name, a config.json, or package.module:function.")
+    str, typer.Argument(metavar="MODEL", help="A model name, a config.json, an .onnx file, or package.module:function.")
 ]
 TargetArgument = Annotated[
     str, typer.Argument(metavar="MODEL|TRACE", help="What `trace` takes, or a trace file (.json, .npz).")
@@ -48,6 +50,13 @@ FakeOption = Annotated[
 ]
 FrontendOption = Annotated[str, typer.Option("--frontend", help="The road the model takes into a trace.")]
 ScopesOption = Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="Size of an ONNX file's open dimension: batch=1, x=1x3x224x224."),
+]
+ShapesOption = Annotated[
+    str, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")
+]
 StrictOption = Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 OutputOption = Annotated[

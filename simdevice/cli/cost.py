@@ -11,12 +11,14 @@ from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
     DeviceOption,
+    DimOption,
     DtypeOption,
     FakeOption,
     FrontendOption,
     JsonOption,
     ScopesOption,
     SetOption,
+    ShapesOption,
     StrictOption,
     TargetArgument,
     TokensOption,
@@ -43,6 +45,8 @@ def command(
     frontend: FrontendOption = "dispatch",
     scopes: ScopesOption = True,
     strict: StrictOption = False,
+    dim: DimOption = None,
+    shapes: ShapesOption = "infer",
     depth: Depth = 2,
     top: Top = 10,
     json: JsonOption = False,
@@ -61,6 +65,8 @@ def command(
         frontend=frontend,
         scopes=scopes,
         strict=strict,
+        dim=dim,
+        shapes=shapes,
     )
     with progress(f"running on {machine.name}"):
         run = machine.run(trace)

@@ -6,6 +6,7 @@ from simdevice.cli._common import capture, check_output, console, print_json, pr
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
+    DimOption,
     DtypeOption,
     FakeOption,
     FrontendOption,
@@ -13,6 +14,7 @@ from simdevice.cli._options import (
     ModelArgument,
     OutputOption,
     ScopesOption,
+    ShapesOption,
     StrictOption,
     TokensOption,
 )
@@ -31,6 +33,8 @@ def command(
     frontend: FrontendOption = "dispatch",
     scopes: ScopesOption = True,
     strict: StrictOption = False,
+    dim: DimOption = None,
+    shapes: ShapesOption = "infer",
     output: OutputOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -46,6 +50,8 @@ def command(
         frontend=frontend,
         scopes=scopes,
         strict=strict,
+        dim=dim,
+        shapes=shapes,
     )
     if output is not None:
         with progress(f"writing {output}"):

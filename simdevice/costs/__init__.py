@@ -2,6 +2,7 @@
 
 from simdevice.costs import aten as aten
 from simdevice.costs import device as device
+from simdevice.costs import onnx as onnx
 from simdevice.costs import fhe as fhe
 from simdevice.costs.registry import Costs, Rule, base_name, register, registered, streamed
 

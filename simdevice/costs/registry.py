@@ -109,3 +109,13 @@ class Costs:
                 f"no cost rule for {signature.name!r}: give one as rules={{{signature.name!r}: ...}}"
             )
         return streamed(signature, "unknown", None, reason="no cost rule")
+
+    def unknown(self, signature: Signature, reason: str) -> Cost:
+        """The cost of a call that no rule can know, whatever its name: its bytes, with the reason.
+
+        Raises:
+            UncostedOperatorError: `strict` was asked for.
+        """
+        if self._strict:
+            raise UncostedOperatorError(f"no cost for {signature.name!r}: {reason}")
+        return streamed(signature, "unknown", None, reason=reason)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simdevice.costs import Costs
 from simdevice.records import PHASES, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
-__all__ = ["Emitter", "Known", "Row"]
+__all__ = ["Branch", "Emitter", "Known", "Row"]
 
 Row = tuple[int, tuple[int, ...], int, int]
 """Signature index, storage ids, phase, scope."""
@@ -23,6 +23,14 @@ class Known:
     storage: int
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Rows and notes that may not become part of the trace."""
+
+    rows: list[Row]
+    notes: list[str]
+
+
 class Emitter:
     """Collects rows. Lifecycle: 1. construct; 2. `storage` per fresh tensor, `add` per operator, rows of
     a branch inside `aside`, then `extend` with those that run; 3. `finish`.
@@ -33,6 +41,7 @@ class Emitter:
         self.notes: list[str] = []
         self._builder = TraceBuilder(OpTable(costs))
         self._rows: list[Row] = []
+        self._open: dict[Signature, int] = {}
         self._storages = 0
 
     @property
@@ -64,22 +73,46 @@ class Emitter:
         signature = Signature(name, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs), attributes)
         self.add(signature, [t.storage for t in (*inputs, *outputs)], phase=phase, scope=scope)
 
+    def unresolved(
+        self, name: str, inputs: Sequence[Known], outputs: Sequence[Known], reason: str, *, scope: str = ""
+    ) -> None:
+        """Append a call of which some tensor has no shape: an unknown operator, charged for the tensors that have."""
+        signature = Signature(
+            name, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs), (("unresolved", reason),)
+        )
+        index = self._open.get(signature)
+        if index is None:
+            cost = self.costs.unknown(signature, reason)
+            index = self._open[signature] = self.table.append(signature, cost)
+        tensors = tuple(t.storage for t in (*inputs, *outputs))
+        self._rows.append((index, tensors, 0, self._builder.scope(scope)))
+
+    def is_free(
+        self, name: str, inputs: Sequence[Known], outputs: Sequence[Known], attributes: tuple[tuple[str, object], ...]
+    ) -> bool:
+        """Whether such a call costs nothing: its result is its input, looked at otherwise."""
+        signature = Signature(name, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs), attributes)
+        return self.table.costs[self.table.intern(signature)].category == "view"
+
     @contextmanager
-    def aside(self) -> Iterator[list[Row]]:
-        """Inside, rows go to the list given and not into the trace."""
-        outer, self._rows = self._rows, []
+    def aside(self) -> Iterator[Branch]:
+        """Inside, rows and notes go to the branch given and not into the trace."""
+        outer, branch = (self._rows, self.notes), Branch([], [])
+        self._rows, self.notes = branch.rows, branch.notes
         try:
-            yield self._rows
+            yield branch
         finally:
-            self._rows = outer
+            self._rows, self.notes = outer
 
-    def extend(self, rows: Sequence[Row]) -> None:
-        """Append rows that were collected aside."""
-        self._rows.extend(rows)
+    def extend(self, branch: Branch) -> None:
+        """Take over what was collected aside."""
+        self._rows.extend(branch.rows)
+        for text in branch.notes:
+            self.note(text)
 
-    def weigh(self, rows: Sequence[Row]) -> tuple[int, int]:
-        """FLOPs and bytes of some rows: what decides which branch is the costliest."""
-        costs = [self.table.costs[index] for index, _, _, _ in rows]
+    def weigh(self, branch: Branch) -> tuple[int, int]:
+        """FLOPs and bytes of a branch: what decides which is the costliest."""
+        costs = [self.table.costs[index] for index, _, _, _ in branch.rows]
         return sum(c.flops or 0 for c in costs), sum(c.bytes for c in costs)
 
     def note(self, text: str) -> None:

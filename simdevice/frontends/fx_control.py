@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, Node
 
-from simdevice.frontends.emitter import Known, Row
+from simdevice.frontends.emitter import Branch, Known
 
 if TYPE_CHECKING:
     from simdevice.frontends.fx import FxWalker
@@ -52,13 +52,13 @@ def _cond(walker: FxWalker, node: Node, args: Args) -> Any:
 
 
 def _costliest(walker: FxWalker, node: Node, branches: list[tuple[GraphModule, Args]]) -> Any:
-    found: list[tuple[list[Row], Any]] = []
+    found: list[tuple[Branch, Any]] = []
     for graph, operands in branches:
-        with walker.emitter.aside() as rows:
+        with walker.emitter.aside() as branch:
             out = walker.walk(graph, operands)
-        found.append((rows, out))
-    rows, out = max(found, key=lambda branch: walker.emitter.weigh(branch[0]))
-    walker.emitter.extend(rows)
+        found.append((branch, out))
+    branch, out = max(found, key=lambda f: walker.emitter.weigh(f[0]))
+    walker.emitter.extend(branch)
     walker.emitter.note(f"conditional {node.name!r}: the costliest of {len(found)} branches is shown")
     return out
 

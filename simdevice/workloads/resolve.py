@@ -1,4 +1,4 @@
-"""What a user means by MODEL: a name, a configuration file, or `package.module:function`."""
+"""What a user means by MODEL: a name, a configuration file, an ONNX file, or `package.module:function`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 
 from simdevice.errors import SimdeviceError, SpecError, UnknownNameError
 from simdevice.frontends import Workload
+from simdevice.frontends.onnx_file import OnnxFile
 from simdevice.workloads import models
 
 __all__ = ["DEFAULT_TOKENS", "ask", "resolve"]
@@ -23,22 +24,36 @@ DEFAULT_TOKENS = 2048
 
 
 def resolve(
-    model: str, *, tokens: int | None = None, decode: int | None = None, batch: int = 1, dtype: str | None = None
+    model: str,
+    *,
+    tokens: int | None = None,
+    decode: int | None = None,
+    batch: int = 1,
+    dtype: str | None = None,
+    onnx: Mapping[str, Any] | None = None,
 ) -> Workload:
-    """The workload that `model` names.
+    """The workload that `model` names. `onnx` holds what only an ONNX file takes: `dims`, `inputs`, `shapes`.
 
     Raises:
         SimdeviceError: no such name, file, module or function, or a function that raises or doesn't
             return (module, inputs); always one line.
     """
+    if model.lower().endswith(".onnx"):
+        if (tokens, decode, dtype, batch) != (None, None, None, 1):
+            raise SpecError(f"{model!r} says its inputs' sizes: bind open ones by dims (--dim), not tokens or batch")
+        return Workload(OnnxFile(model, **(onnx or {})), name=Path(model).name)
+    if onnx:
+        raise SpecError(f"{' and '.join(onnx)} go with an ONNX file, and {model!r} is none")
     if ":" in model and not model.endswith(".json") and not Path(model).exists():
         if (tokens, decode, dtype, batch) != (None, None, None, 1):
             raise SpecError(f"{model!r} brings its own inputs: tokens, decode, batch and dtype don't apply")
         return _from_function(model)
     if Path(model).suffix == ".json":
         built, name = models.build(config=model, dtype=dtype), Path(model).stem
-    elif os.sep in model or Path(model).suffix:
-        raise SpecError(f"expected a model name, a config.json or package.module:function, got {model!r}")
+    elif os.sep in model or Path(model).is_file():
+        raise SpecError(
+            f"expected a model name, a config.json, an .onnx file or package.module:function, got {model!r}"
+        )
     else:
         built, name = models.build(model, dtype=dtype), model
     return ask(built, tokens=tokens, decode=decode, batch=batch, name=name)
@@ -69,10 +84,11 @@ def _from_function(spec: str) -> Workload:
             made = function()
         except SimdeviceError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SpecError(f"{spec} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
-        raise SpecError(f"expected {spec} to return (module, inputs), got {type(made).__name__}")
+        got = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
+        raise SpecError(f"expected {spec} to return (module, inputs), got {got}")
     program, inputs = made
     if isinstance(inputs, Mapping):
         return Workload(program, (), inputs, name=spec)
@@ -84,7 +100,7 @@ def _function(spec: str, module_name: str, function_name: str) -> Callable[[], A
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise SpecError(f"cannot import {module_name!r} for {spec!r}: no module named {error.name!r}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split())
         raise SpecError(f"importing {module_name!r} raised {type(error).__name__}: {reason}") from error
     found = getattr(module, function_name, None)

@@ -12,6 +12,7 @@ from simdevice.costs import Costs, Rule
 from simdevice.costs.registry import RuleFunction
 from simdevice.errors import SpecError
 from simdevice.frontends import Workload
+from simdevice.frontends.onnx_file import OnnxFile
 from simdevice.records import Trace
 from simdevice.workloads import models
 from simdevice.workloads.resolve import ask, resolve
@@ -32,26 +33,41 @@ def trace(
     rules: Mapping[str, Rule | RuleFunction] | None = None,
     strict: bool = False,
     flop_counter: bool = False,
+    dims: Mapping[str, Any] | None = None,
+    shapes: str = "infer",
 ) -> Trace:
     """The operators of one call of a model, with what each costs.
 
     Args:
-        model: a name (`models.names()`), a configuration file, `package.module:function`, a module, any
-            callable (a whole training step, say), or a Workload.
+        model: a name (`models.names()`), a configuration file, an ONNX file, `package.module:function`, a
+            module, any callable (a whole training step, say), or a Workload.
         inputs, kwargs: what a module or callable is called with. Without them a module is asked by
             `tokens` (a prefill) or `decode` (one step after that many tokens), `batch` sequences at once.
-        frontend: which road the program takes; `frontends.FRONT_ENDS` lists them.
+            For an ONNX file, `kwargs` are contents by input name, where the walk needs them.
+        frontend: which road the program takes; `frontends.FRONT_ENDS` lists them. An ONNX file has but one.
         fake: "cpu" for the operators a CPU would run, without data.
         scopes: record module paths.
         rules: cost rules by operator name, on top of the registry for this trace only.
         strict: an operator without a rule is an error.
         flop_counter: also take PyTorch's own FlopCounterMode total, for comparison.
+        dims: sizes of an ONNX file's open dimensions, by name.
+        shapes: "infer", or "run" for those of one run of an ONNX file in ONNX Runtime.
 
     Raises:
         SimdeviceError: an unknown name, inputs that can't be made, or (strict) an uncosted operator.
     """
+    onnx = {k: v for k, v in {"dims": dims, "inputs": kwargs, "shapes": shapes}.items() if v and v != "infer"}
+    if isinstance(model, str) and model.lower().endswith(".onnx"):
+        if inputs:
+            raise SpecError(f"give the inputs of {model!r} by name, as kwargs")
+        workload = resolve(model, tokens=tokens, decode=decode, batch=batch or 1, onnx=onnx)
+    else:
+        if dims or shapes != "infer":
+            raise SpecError("dims and shapes go with an ONNX file")
+        workload = _workload(model, inputs, kwargs, tokens, decode, batch)
+    if isinstance(workload.program, OnnxFile) and frontend == "dispatch":
+        frontend = "onnx"
     capture = frontends.get(frontend)
-    workload = _workload(model, inputs, kwargs, tokens, decode, batch)
     costs = Costs(rules, strict=strict)
     return capture(workload, costs, fake=fake, scopes=scopes, flop_counter=flop_counter)
 
@@ -78,6 +94,8 @@ def _workload(
         if asked or given:
             raise SpecError("a Workload holds its inputs already")
         return model
+    if not callable(model):
+        raise SpecError(f"expected a model name, a module, a function or a Workload, got {model!r}")
     if given:
         return Workload(model, inputs, kwargs or {}, name=_name(model))
     if models.takes_made_inputs(model):

@@ -1,0 +1,88 @@
+"""`simacc coverage`: how much of a model has a known cost, and how much of it a device takes over from its host."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from simdevice.cli._common import console, load_or_capture, print_json, progress
+from simdevice.cli._options import (
+    BatchOption,
+    DecodeOption,
+    DeviceOption,
+    DimOption,
+    DtypeOption,
+    FakeOption,
+    FrontendOption,
+    JsonOption,
+    ScopesOption,
+    SetOption,
+    ShapesOption,
+    StrictOption,
+    TargetArgument,
+    TokensOption,
+    overrides,
+)
+from simdevice.errors import SpecError
+
+__all__ = ["command"]
+
+Claim = Annotated[
+    list[str] | None,
+    typer.Option("--claim", metavar="CATEGORY", help="What the device runs; a host runs the rest. Repeat or comma."),
+]
+Host = Annotated[str, typer.Option("--host", help="The host that runs what the device doesn't claim.")]
+Link = Annotated[str | None, typer.Option("--link", help="The link between them (default: the device's).")]
+
+
+def command(
+    target: TargetArgument,
+    device: DeviceOption = "h100",
+    claim: Claim = None,
+    host: Host = "host-cpu",
+    link: Link = None,
+    set_: SetOption = None,
+    tokens: TokensOption = None,
+    decode: DecodeOption = None,
+    batch: BatchOption = 1,
+    dtype: DtypeOption = None,
+    fake: FakeOption = None,
+    frontend: FrontendOption = "dispatch",
+    scopes: ScopesOption = True,
+    strict: StrictOption = False,
+    dim: DimOption = None,
+    shapes: ShapesOption = "infer",
+    json: JsonOption = False,
+) -> None:
+    """Say how much of a model or a trace file has a known cost, and how much of it a device takes from its host."""
+    from simdevice import devices
+    from simdevice.report.coverage import coverage
+
+    machine = devices.get(device, **overrides(set_))  # type: ignore[arg-type]  # fields by name, checked when built
+    if claim:
+        from simdevice.devices.offload import Offload
+
+        claims = [part.strip() for text in claim for part in text.split(",") if part.strip()]
+        machine = Offload(machine, claims, host=host, link=link)
+    elif link is not None:
+        raise SpecError("--link goes with --claim: without it there is no host")
+    trace = load_or_capture(
+        target,
+        tokens=tokens,
+        decode=decode,
+        batch=batch,
+        dtype=dtype,
+        fake=fake,
+        frontend=frontend,
+        scopes=scopes,
+        strict=strict,
+        dim=dim,
+        shapes=shapes,
+    )
+    with progress(f"running on {machine.name}"):
+        found = coverage(machine.run(trace))
+    if json:
+        print_json(found.to_dict())
+    else:
+        console().print(found.to_markdown(), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,99 @@
+"""Fourier transforms, resampling, determinants: textbook counts."""
+
+from __future__ import annotations
+
+from simdevice.costs.aten.fft import RADIX_2
+from simdevice.costs.onnx._common import ceil_log2, elements, microsoft, onnx, unknown
+from simdevice.costs.registry import register, streamed
+from simdevice.records import Cost, Signature
+
+__all__: list[str] = []
+
+
+@register("onnx.DFT", attributes=("axis", "inverse", "onesided", "dft_length"))
+def dft(signature: Signature) -> Cost:
+    """The last dimension holds 1 (real) or 2 (complex) values; 5 n log2 n per complex line, half of it for real ones.
+
+    The transformed side that holds every sample counts: the input, or the output where it is padded.
+    """
+    source, result = signature.inputs[0], signature.outputs[0]
+    axis = signature.attribute("axis")
+    axis = axis[0] if isinstance(axis, tuple) else axis
+    axis = int(axis) if axis is not None else -2
+    length = max(source.shape[axis], result.shape[axis])
+    lines = source.numel // max(source.shape[axis] * source.shape[-1], 1)
+    flops = 5 * lines * length * ceil_log2(length)
+    real = source.shape[-1] == 1 or result.shape[-1] == 1
+    return streamed(signature, "fft", flops // 2 if real else flops, reason=RADIX_2)
+
+
+@register("onnx.STFT", attributes=("frame_length", "given"))
+def stft(signature: Signature) -> Cost:
+    """(batch, frames, bins, 2): a product with the window (1 per sample), then a transform, for each frame."""
+    source, result = signature.inputs[0], signature.outputs[0]
+    batch, frames, bins = result.shape[:3]
+    length = signature.attribute("frame_length")
+    length = length[0] if isinstance(length, tuple) else length
+    window = dict(zip(signature.attribute("given", ()), signature.inputs, strict=False)).get("window")
+    if length is None:
+        length = window.numel if window is not None else 2 * (bins - 1)
+    transform = 5 * int(length) * ceil_log2(int(length))
+    real = len(source.shape) < 3 or source.shape[-1] == 1
+    per_frame = (transform // 2 if real else transform) + (int(length) if window is not None else 0)
+    return streamed(signature, "fft", batch * frames * per_frame, reason=RADIX_2)
+
+
+@register(*microsoft("Irfft Rfft"), attributes=("signal_ndim",))
+def real_transform(signature: Signature) -> Cost:
+    """Over the last dimensions, with the real side's lengths; complex values are pairs in a last dimension."""
+    real = signature.inputs[0] if signature.name.endswith(".Rfft") else signature.outputs[0]
+    dims = real.shape[-(signature.attribute("signal_ndim") or 1) :]
+    flops = 5 * real.numel * sum(ceil_log2(n) for n in dims) // 2
+    return streamed(signature, "fft", flops, reason=RADIX_2)
+
+
+@register(*onnx("Resize Upsample"), attributes=("mode", "antialias"))
+def resize(signature: Signature) -> Cost:
+    """2 FLOPs per source element mixed in: 2 taps per resized dimension, cubic 4; nearest copies. Shrinking with
+    antialiasing widens the filter by the ratio."""
+    source, result = signature.inputs[0], signature.outputs[0]
+    mode = signature.attribute("mode") or "nearest"
+    if mode == "nearest" or len(source.shape) != len(result.shape):
+        return streamed(signature, "movement", 0)
+    taps = 1
+    for before, after in zip(source.shape, result.shape, strict=True):
+        if before != after:
+            support = 4 if mode == "cubic" else 2
+            shrinks = signature.attribute("antialias") and 0 < after < before
+            taps *= -(-support * before // after) if shrinks else support
+    return streamed(signature, "pooling", 2 * taps * result.numel)
+
+
+@register("onnx.GridSample", "com.microsoft.GridSample", attributes=("mode",))
+def grid_sample(signature: Signature) -> Cost:
+    """X (N, C, *spatial) at grid (N, *out, d): 2 taps per dimension at 2 FLOPs, cubic 4; nearest picks one."""
+    dims = signature.inputs[1].shape[-1]
+    mode = signature.attribute("mode") or "linear"
+    if mode == "nearest":
+        return streamed(signature, "gather", 0)
+    taps = (4 if mode in ("cubic", "bicubic") else 2) ** dims
+    return streamed(signature, "pooling", 2 * taps * elements(signature.outputs))
+
+
+@register("onnx.Det")
+def determinant(signature: Signature) -> Cost:
+    """An LU factorisation of each n x n matrix, 2/3 n^3, and the product of its diagonal."""
+    source = signature.inputs[0]
+    n = source.shape[-1]
+    matrices = source.numel // max(n * n, 1)
+    return streamed(signature, "linalg", matrices * (2 * n**3 // 3 + n), reason="leading term of an LU factorisation")
+
+
+@register("com.microsoft.Inverse")
+def inverse(signature: Signature) -> Cost:
+    """2 n^3 per matrix: factorisation and n solutions."""
+    source = signature.inputs[0]
+    n = source.shape[-1]
+    if not n:
+        return unknown(signature, "an empty matrix")
+    return streamed(signature, "linalg", source.numel // (n * n) * 2 * n**3, reason="leading term of an inversion")

@@ -1,0 +1,50 @@
+"""ONNX operators that no rule can know, each with its reason; charged for their bytes and named in every report."""
+
+from __future__ import annotations
+
+from simdevice.costs.onnx import _common
+from simdevice.costs.onnx._common import microsoft, onnx
+from simdevice.costs.registry import register
+from simdevice.records import Cost, Signature
+
+__all__ = ["UNKNOWN"]
+
+_REASONS: dict[str, tuple[str, ...]] = {
+    "text: the work follows the length of each string, which is data": (
+        *onnx("RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"),
+        *("ai.onnx.ml.CategoryMapper", "ai.onnx.ml.LabelEncoder", "com.microsoft.Tokenizer"),
+    ),
+    "a compressed picture: the work follows its bytes": onnx("ImageDecoder"),
+    "boxes: how many suppress each other is data": onnx("NonMaxSuppression"),
+    "the size of each region is data": onnx("MaxRoiPool"),
+    "control flow whose bodies could not be walked": onnx("If Loop Scan SequenceMap"),
+    "maps and dictionaries: their sizes are data": tuple(
+        f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")
+    ),
+    "the model is in attributes: trees or support vectors, of which each row visits some": tuple(
+        f"ai.onnx.ml.{name}"
+        for name in (
+            *("SVMClassifier", "SVMRegressor"),
+            *("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
+        )
+    ),
+    "experts: which rows meet which is data": microsoft("MoE QMoE"),
+    "a search: how many steps it takes is data": microsoft("BeamSearch GreedySearch Sampling WhisperBeamSearch"),
+    "packed sequences: their lengths are data, not shapes": microsoft(
+        "PackedAttention PackedMultiHeadAttention PagedAttention"
+    ),
+    "sparse: the number of non-zeros is data, not shapes": microsoft("SparseAttention SparseToDenseMatMul"),
+    "a compiled subgraph of one vendor's provider": microsoft("EPContext"),
+    "a training operator: its loss is a graph of its own": tuple(
+        f"ai.onnx.preview.training.{name}" for name in ("Adagrad", "Adam", "Gradient", "Momentum")
+    ),
+}
+
+UNKNOWN: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names}
+"""Reason by operator name."""
+
+
+@register(*UNKNOWN)
+def unknown(signature: Signature) -> Cost:
+    """FLOPs unknown: totals become lower bounds."""
+    return _common.unknown(signature, UNKNOWN[signature.name])

@@ -1,0 +1,161 @@
+"""ONNX: walk any file, or export a PyTorch module without its weights and walk that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TypeProto, shape_inference
+
+from simdevice.costs import Costs
+from simdevice.errors import CaptureError, UnknownNameError
+from simdevice.frontends.base import Workload
+from simdevice.frontends.describe import device_of, path_of, title
+from simdevice.frontends.emitter import Emitter
+from simdevice.frontends.onnx import profiled
+from simdevice.frontends.onnx.dims import bind
+from simdevice.frontends.onnx.files import graphs, load
+from simdevice.frontends.onnx.shapes import Schemas
+from simdevice.frontends.onnx.values import SMALL, dtype_name
+from simdevice.frontends.onnx.walker import GraphWalker
+from simdevice.frontends.onnx_file import OnnxFile
+from simdevice.frontends.versions import versions
+from simdevice.records import Origin, Trace
+
+__all__ = ["trace"]
+
+SHAPES = ("infer", "run")
+
+
+def trace(
+    workload: Workload, costs: Costs, *, fake: str | None = None, scopes: bool = True, flop_counter: bool = False
+) -> Trace:
+    """Walk an OnnxFile, or a module exported for the purpose. Nothing is counted by FlopCounterMode: no PyTorch runs.
+
+    Raises:
+        FileFormatError: a file that is damaged, or no ONNX file, or newer than the installed onnx.
+        CaptureError: open dimensions, or a module that can't be exported.
+    """
+    started = time.perf_counter()
+    emitter = Emitter(costs)
+    if isinstance(workload.program, OnnxFile):
+        device, path = "onnx", "shapes of one run" if workload.program.shapes == "run" else ""
+        _walk_file(workload.program, emitter, scopes=scopes)
+    else:
+        from simdevice.frontends.onnx.export import export_model
+
+        device = device_of(workload.program, workload.args, workload.kwargs)
+        exported = export_model(workload, fake=fake)
+        workload = exported.workload
+        _walk(exported.model, emitter, path=None, weights=exported.weights, constants=exported.constants, scopes=scopes)
+        device = f"{device} (fake)" if fake else device
+        path = path_of(workload.path, {s.name for s in emitter.table.signatures})
+    origin = Origin(
+        frontend="onnx",
+        device=device,
+        workload=title(workload),
+        path=path,
+        versions=versions(),
+        notes=tuple(emitter.notes),
+    )
+    return emitter.finish(replace(origin, capture_s=time.perf_counter() - started))
+
+
+def _walk_file(file: OnnxFile, emitter: Emitter, *, scopes: bool) -> None:
+    if file.shapes not in SHAPES:
+        raise UnknownNameError("way to get shapes", file.shapes, SHAPES)
+    model = load(file.path, to_run=file.shapes == "run")
+    weights, constants = _own_weights(model)
+    _walk(model, emitter, path=file.path, file=file, weights=weights, constants=constants, scopes=scopes)
+
+
+def _own_weights(model: ModelProto) -> tuple[frozenset[str] | None, frozenset[str]]:
+    """What a file that was exported here says of its inputs; None for a foreign one."""
+    from simdevice.frontends.onnx.export import read_marks
+
+    return read_marks(model)
+
+
+def _walk(
+    model: ModelProto,
+    emitter: Emitter,
+    *,
+    path: str | None,
+    file: OnnxFile | None = None,
+    weights: frozenset[str] | None,
+    constants: frozenset[str],
+    scopes: bool,
+) -> None:
+    """`weights` are inputs that are parameters, `constants` inputs that are stored too (None: a foreign file)."""
+    graph = model.graph
+    opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    given = {name: np.asarray(array) for name, array in (file.inputs if file else {}).items()}
+    names = [i.name for i in graph.input]
+    for name in given:
+        if name not in names:
+            raise UnknownNameError("input", name, names)
+    shown = path or "the exported model"
+    bound = bind(graph, file.dims if file else {}, {n: a.shape for n, a in given.items()}, shown)
+    profile = None
+    if file is not None and file.shapes == "run":
+        if weights is not None:
+            raise CaptureError(f"{path} holds no weights, so it can't be run: use shapes='infer'")
+        missing = {n: s for n, s in bound.items() if n not in given}
+        seeded = profiled.seeded_inputs(_only(graph, missing), missing)
+        profile = profiled.run(model, {**seeded, **given}, path)
+    walker = GraphWalker(
+        emitter,
+        Schemas(opsets),
+        constants_are_weights=weights is None,
+        profile=profile,
+        scopes=scopes,
+        declared=_declared(model),
+        used=_used(model),
+    )
+    inputs = []
+    for proto in graph.input:
+        value = walker.fresh(bound[proto.name], dtype_name(proto.type.tensor_type.elem_type), proto=proto.type)
+        value.is_sequence = not proto.type.HasField("tensor_type")
+        value.is_weight = weights is not None and proto.name in weights
+        value.constant = value.is_weight or proto.name in constants
+        if value.is_sequence:
+            value.reason = f"input {proto.name!r} is no tensor"
+        value.data = _small(given.get(proto.name))
+        inputs.append(value)
+    walker.walk(graph, {}, inputs)
+
+
+def _small(array: NDArray[Any] | None) -> NDArray[Any] | None:
+    return array if array is not None and array.size <= SMALL else None
+
+
+def _only(graph: Any, names: Mapping[str, Any]) -> Any:
+    """A graph with these inputs only: what is left to be made up."""
+    from onnx import GraphProto
+
+    kept = GraphProto()
+    kept.input.extend(i for i in graph.input if i.name in names)
+    return kept
+
+
+def _used(model: ModelProto) -> frozenset[str]:
+    """Every name that some node reads or some graph returns."""
+    found: set[str] = set()
+    for _, graph in graphs(model.graph):
+        found.update(o.name for o in graph.output)
+        for node in graph.node:
+            found.update(node.input)
+    return frozenset(found)
+
+
+def _declared(model: ModelProto) -> dict[str, TypeProto]:
+    """What the file and ONNX's inference over the whole graph say of values: where one node doesn't tell."""
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # an operator it fails on; the walk goes on without it
+        inferred = model
+    return {v.name: v.type for v in (*inferred.graph.value_info, *inferred.graph.output)}

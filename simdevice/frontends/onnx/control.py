@@ -1,0 +1,195 @@
+"""ONNX operators that run bodies: If, Loop, Scan, SequenceMap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import GraphProto, NodeProto
+
+from simdevice.frontends.emitter import Branch
+from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.values import Value, number_of, sequence, truth_of
+
+if TYPE_CHECKING:
+    from simdevice.frontends.onnx.walker import Environment, GraphWalker
+
+__all__ = ["MOST_TURNS", "handles", "take"]
+
+MOST_TURNS = 10_000
+"""Turns of one loop that are walked; beyond it the trace says how many are missing."""
+
+Handler = Callable[["GraphWalker", NodeProto, Sequence[Value | None], "Environment"], list[Value]]
+
+
+def handles(node: NodeProto) -> bool:
+    """Whether this module takes the node."""
+    return not node.domain and node.op_type in _HANDLERS
+
+
+def take(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
+    """Walk the node's bodies, or move what it holds; gives its outputs."""
+    return _HANDLERS[node.op_type](walker, node, inputs, env)
+
+
+def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
+    """1. The branch a known condition chooses. 2. The one that ran. 3. The costliest (FLOPs, then bytes), noted."""
+    branches: dict[bool, GraphProto] = {
+        True: attribute(node, "then_branch"),
+        False: attribute(node, "else_branch"),
+    }
+    chosen = truth_of(inputs[0] if inputs else None)
+    if chosen is None and walker.profile is not None:
+        ran = [truth for truth, body in branches.items() if any(walker.profile.executed(n) for n in body.node)]
+        if len(ran) == 1:
+            chosen = ran[0]
+        elif not ran and walker.profile.executed(node):  # a branch without a node
+            empty = [truth for truth, body in branches.items() if not body.node]
+            chosen = empty[0] if len(empty) == 1 else None
+    if chosen is not None:
+        return walker.walk(branches[chosen], env, [])
+    found: list[tuple[Branch, list[Value]]] = []
+    for body in branches.values():
+        with walker.emitter.aside() as branch:
+            outputs = walker.walk(body, env, [])
+        found.append((branch, outputs))
+    branch, outputs = max(found, key=lambda f: walker.emitter.weigh(f[0]))
+    walker.emitter.extend(branch)
+    walker.emitter.note(f"If {node.name!r}: which branch runs follows from data; the costliest is shown")
+    return outputs
+
+
+def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
+    """As often as its trip count says, until its condition is known to be false, or as often as it ran."""
+    body: GraphProto = attribute(node, "body")
+    most = number_of(inputs[0] if inputs else None)
+    condition = inputs[1] if len(inputs) > 1 else None
+    carried = [v or Value(reason="nothing computes it") for v in inputs[2:]]
+    ran = None
+    if walker.profile is not None:
+        ran = max((walker.profile.executed(n) for n in body.node), default=0)
+        executed = walker.profile.executed(node)
+        ran = ran // executed if executed else ran
+    passes = _passes_on(body)
+    stacked: list[list[Value]] = []
+    turn = 0
+    while turn < MOST_TURNS and (turn < ran if ran is not None else truth_of(condition) is not False):
+        if ran is None and most is not None and turn >= most:
+            break
+        number = walker.fresh((), "int64", data=np.array(turn, np.int64))
+        given = condition or walker.fresh((), "bool", data=np.array(True))
+        condition, *results = walker.walk(body, env, [number, given, *carried])
+        carried, slices = results[: len(carried)], results[len(carried) :]
+        stacked.append(slices)
+        turn += 1
+        counted = most is not None and (passes or truth_of(condition) is not None)
+        tested = most is None and not passes and truth_of(condition) is not None
+        if ran is None and not counted and not tested:
+            walker.emitter.note(f"Loop {node.name!r}: how often it runs follows from data; one turn is shown")
+            break
+    if turn == MOST_TURNS:
+        walker.emitter.note(f"Loop {node.name!r}: only its first {MOST_TURNS:,} turns are shown")
+    if not turn:
+        scans = len(body.output) - 1 - len(carried)
+        return [*carried, *(_stack(walker, node, [], 0) for _ in range(scans))]
+    return [*carried, *(_stack(walker, node, list(column), 0) for column in zip(*stacked, strict=True))]
+
+
+def _passes_on(body: GraphProto) -> bool:
+    """Whether a loop's body hands its condition on as it came: only the trip count ends the loop."""
+    name = body.output[0].name
+    made = {o: n for n in body.node for o in n.output}
+    while name in made and made[name].op_type == "Identity":
+        name = made[name].input[0]
+    return len(body.input) > 1 and name == body.input[1].name
+
+
+def _stack(walker: GraphWalker, node: NodeProto, slices: list[Value], axis: int) -> Value:
+    """One value of all turns' slices along a new dimension."""
+    if not slices or any(not s.resolved for s in slices):
+        reason = slices[0].reason if slices else "no turn of its loop tells the shape"
+        return Value(reason=f"node {node.name!r} ({node.op_type}): {reason}")
+    shape = list(slices[0].shape or ())
+    if any(s.shape != slices[0].shape for s in slices):
+        return Value(reason=f"node {node.name!r} ({node.op_type}): its turns give different shapes")
+    at = axis % (len(shape) + 1)
+    return walker.fresh((*shape[:at], len(slices), *shape[at:]), slices[0].dtype)
+
+
+def _scan(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
+    """A turn per slice of its scanned inputs; version 8 has a batch around it, whose items are turns too."""
+    body: GraphProto = attribute(node, "body")
+    batched = walker.schemas.opsets.get("", 0) < 9
+    values = [v or Value(reason="nothing computes it") for v in (inputs[1:] if batched else inputs)]
+    scanned = int(attribute(node, "num_scan_inputs", 1))
+    states, sliced = values[: len(values) - scanned], values[len(values) - scanned :]
+    in_axes = attribute(node, "scan_input_axes", [0] * scanned)
+    outputs = len(body.output) - len(states)
+    out_axes = attribute(node, "scan_output_axes", [0] * outputs)
+    blocked = next((v for v in sliced if not v.resolved), None)
+    if blocked is not None:
+        return [Value(reason=blocked.reason) for _ in body.output]
+    items = (sliced[0].shape or (1,))[0] if batched else 1
+    if batched:
+        states = [_slice(walker, v, 0) for v in states]
+        sliced = [_slice(walker, v, 0) for v in sliced]
+    turns = (sliced[0].shape or (0,))[in_axes[0]] if sliced else 0
+    stacked: list[list[Value]] = []
+    for _ in range(min(turns, MOST_TURNS) * items):
+        parts = [_slice(walker, v, axis) for v, axis in zip(sliced, in_axes, strict=True)]
+        results = walker.walk(body, env, [*states, *parts])
+        states, slices = results[: len(states)], results[len(states) :]
+        stacked.append(slices)
+    if turns > MOST_TURNS:
+        walker.emitter.note(f"Scan {node.name!r}: {MOST_TURNS:,} of its {turns:,} turns are shown")
+    columns = list(zip(*stacked[: max(turns, 1)], strict=True)) or [()] * outputs
+    gathered = [_stack(walker, node, list(c), axis) for c, axis in zip(columns, out_axes, strict=False)]
+    for value in gathered:
+        if turns > MOST_TURNS and value.shape is not None:
+            value.shape = tuple(turns if n == MOST_TURNS else n for n in value.shape)
+    found = [*states, *gathered]
+    return [_batch(walker, v, items) for v in found] if batched else found
+
+
+def _slice(walker: GraphWalker, value: Value, axis: int) -> Value:
+    """One turn's part: a view of the same storage."""
+    if value.shape is None or not value.shape:
+        return value
+    at = axis % len(value.shape)
+    shape = (*value.shape[:at], *value.shape[at + 1 :])
+    return Value(shape, value.dtype, value.storage, value.is_weight, value.constant)
+
+
+def _batch(walker: GraphWalker, value: Value, items: int) -> Value:
+    return walker.fresh((items, *value.shape), value.dtype) if value.shape is not None else value
+
+
+def _map(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
+    """SequenceMap: a turn per item of its first sequence; other sequences go along, tensors are the same for all."""
+    body: GraphProto = attribute(node, "body")
+    first = inputs[0]
+    if first is None or first.items is None:
+        return _unwalked(walker, node, inputs)
+    turns = []
+    for i in range(len(first.items)):
+        given = [v.items[i] if v is not None and v.items is not None else v or Value() for v in inputs]
+        turns.append(walker.walk(body, env, given))
+    columns = list(zip(*turns, strict=True)) or [()] * len(node.output)
+    return [sequence(list(column)) for column in columns]
+
+
+def _unwalked(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
+    """Its body can't be walked: one row that says so."""
+    outputs = [Value(reason=f"node {node.name!r} ({node.op_type}): how often it runs follows from data")]
+    outputs += [Value(reason=outputs[0].reason) for _ in node.output[1:]]
+    walker.emit(node, inputs, outputs)
+    return outputs
+
+
+_HANDLERS: dict[str, Handler] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+    "SequenceMap": _map,
+}

@@ -1,0 +1,100 @@
+"""Open dimensions of a model's inputs: their names, binding them, and the command that binds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import GraphProto, TensorShapeProto, ValueInfoProto
+
+from simdevice.errors import CaptureError, SpecError, UnknownNameError
+from simdevice.frontends.onnx.values import dtype_name
+
+__all__ = ["bind"]
+
+Shape = tuple[int, ...]
+
+
+def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape], path: str) -> dict[str, Shape | None]:
+    """Each input's shape; None for one that is no tensor. Symbols are the dimensions' own names, and `input.axis`
+    where they have none; a whole shape may be bound under the input's name. `given` inputs bring their shapes.
+
+    Raises:
+        UnknownNameError: a dimension that doesn't exist.
+        CaptureError: a dimension that is open still; says the command that binds all of them.
+    """
+    symbols = _symbols(graph, given)
+    names = {name for shape in symbols.values() for name in shape if isinstance(name, str)}
+    for name, size in dims.items():
+        if name not in names and name not in symbols:
+            raise UnknownNameError(f"dimension of {path}", name, names or symbols)
+        if not isinstance(size, int) and name not in symbols:
+            raise SpecError(f"expected one size for dimension {name!r}, got {size!r}")
+    bound: dict[str, Shape | None] = {}
+    missing: dict[str, str] = {}
+    for value in graph.input:
+        if not value.type.HasField("tensor_type"):
+            bound[value.name] = None
+        elif value.name in given:
+            bound[value.name] = given[value.name]
+        elif value.name in dims:
+            size = dims[value.name]
+            bound[value.name] = (size,) if isinstance(size, int) else tuple(size)
+        elif value.name not in symbols:
+            missing[value.name] = "1x3x224x224"
+        else:
+            shape = symbols[value.name]
+            open_ = {n: _example(n, i, len(shape)) for i, n in enumerate(shape) if isinstance(n, str) and n not in dims}
+            missing |= {name: size for name, size in open_.items() if name not in missing}
+            bound[value.name] = tuple(dims.get(n, -1) if isinstance(n, str) else n for n in shape)
+    if missing:
+        flags = " ".join(f"--dim {_quoted(name)}={size}" for name, size in missing.items())
+        many = "dimensions are" if len(missing) > 1 else "dimension is"
+        raise CaptureError(f"{path}: {len(missing)} {many} open: simacc trace {os.fspath(path)} {flags}")
+    _check_types(graph.input, path)
+    return bound
+
+
+def _symbols(graph: GraphProto, given: Mapping[str, Shape]) -> dict[str, tuple[int | str, ...]]:
+    """Each ranked input's shape, open dimensions by name. A name that a given input settles is settled everywhere."""
+    found: dict[str, tuple[int | str, ...]] = {}
+    settled: dict[str, int] = {}
+    for value in graph.input:
+        tensor = value.type.tensor_type
+        if value.type.HasField("tensor_type") and tensor.HasField("shape"):
+            found[value.name] = tuple(_dim(d, value.name, axis) for axis, d in enumerate(tensor.shape.dim))
+            for name, size in zip(found[value.name], given.get(value.name, ()), strict=False):
+                if isinstance(name, str):
+                    settled[name] = size
+    return {name: tuple(settled.get(d, d) if isinstance(d, str) else d for d in shape) for name, shape in found.items()}
+
+
+def _dim(dim: TensorShapeProto.Dimension, owner: str, axis: int) -> int | str:
+    """A number, or a name: the dimension's own where it tells dimensions apart ("?" doesn't)."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    name = str(dim.dim_param).strip()
+    return name if name.strip("?*-_ ") else f"{owner}.{axis}"
+
+
+def _example(name: str, axis: int, rank: int) -> str:
+    """A size to start from: one item, 224 pixels, 128 steps of anything else."""
+    lower = name.lower()
+    if "batch" in lower:
+        return "1"
+    if "height" in lower or "width" in lower or (rank == 4 and axis >= 2):
+        return "224"
+    lengthy = any(part in lower for part in ("seq", "len", "time", "token", "sample", "step", "frame"))
+    return "128" if lengthy or (axis and axis == rank - 1) else "1"
+
+
+def _quoted(name: str) -> str:
+    """A name as a shell takes it."""
+    return name if all(c.isalnum() or c in "._/:-" for c in name) else "'" + name.replace("'", "'\\''") + "'"
+
+
+def _check_types(inputs: Sequence[ValueInfoProto], path: str) -> None:
+    for value in inputs:
+        if value.type.HasField("tensor_type") and not dtype_name(value.type.tensor_type.elem_type):
+            raise CaptureError(f"{path}: input {value.name!r} has no element type")

@@ -1,0 +1,137 @@
+"""Export a PyTorch module to ONNX without its weights: parameters and buffers stay as typed inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from onnx import ModelProto
+
+from simdevice.errors import CaptureError, UnknownNameError
+from simdevice.files import atomic_write
+from simdevice.frontends.base import Workload
+from simdevice.frontends.describe import one_line
+from simdevice.frontends.export import exported, without_cache
+from simdevice.frontends.fake import fake_cpu
+from simdevice.frontends.onnx.files import prepared
+
+__all__ = ["ExportedModel", "export_model", "read_marks", "save"]
+
+MARK = "simacc.weightless"
+"""Under this key a file says which of its inputs are parameters and buffers, and which names share one storage."""
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """`weights` and `constants` are the names of inputs that are parameters and buffers; `aliases` says under which
+    other name a tied parameter's storage is an input."""
+
+    model: ModelProto
+    weights: frozenset[str]
+    constants: frozenset[str]
+    aliases: dict[str, str]
+    workload: Workload
+
+
+def export_model(workload: Workload, *, fake: str | None = None) -> ExportedModel:
+    """The module's graph in memory; a prefill is exported with its cache off, as `torch.export` needs it.
+
+    Raises:
+        UnknownNameError: `fake` is neither None nor "cpu".
+        CaptureError: a program that can't be exported.
+    """
+    if fake not in (None, "cpu"):
+        raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
+    workload = without_cache(workload)
+    with contextlib.ExitStack() as stack:
+        if fake is not None:
+            twins = stack.enter_context(fake_cpu(workload.program))
+            workload = replace(workload, args=twins.tree(workload.args), kwargs=twins.tree(dict(workload.kwargs)))
+        program = exported(workload, decompose=False)
+        with _quiet():
+            try:
+                # Optimising would compute with the weights, which are not there; the walk folds instead.
+                made: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
+            except Exception as error:  # the exporter raises classes of its own for each step
+                raise CaptureError(f"torch.onnx can't export this program: {one_line(error)}") from error
+    found = _without_weights(made.model, program)
+    return replace(found, workload=workload)
+
+
+def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None) -> ExportedModel:
+    """Export to a file; it appears whole or not at all."""
+    found = export_model(workload, fake=fake)
+    with atomic_write(os.fspath(path), "wb") as file:
+        file.write(found.model.SerializeToString())
+    return found
+
+
+def read_marks(model: ModelProto) -> tuple[frozenset[str] | None, frozenset[str]]:
+    """Names of parameters and of buffers among the inputs of a file exported here; None for any other file."""
+    for entry in model.metadata_props:
+        if entry.key == MARK:
+            said = json.loads(entry.value)
+            return frozenset(said["parameters"]), frozenset(said["buffers"])
+    return None, frozenset()
+
+
+def _without_weights(model: Any, program: torch.export.ExportedProgram) -> ExportedModel:
+    """Turn initializers into inputs, one per storage; drop what the exporter noted about Python source."""
+    import onnx_ir
+
+    graph = model.graph
+    parameters = set(program.graph_signature.parameters)
+    owners: dict[tuple[int, Any, Any], Any] = {}
+    aliases: dict[str, str] = {}
+    weights: list[str] = []
+    constants: list[str] = []
+    for name, value in list(graph.initializers.items()):
+        del graph.initializers[name]
+        tensor = program.state_dict.get(name, program.constants.get(name))
+        if not isinstance(tensor, torch.Tensor):
+            graph.initializers[name] = value  # a number the exporter made itself
+            continue
+        key = (tensor.untyped_storage()._cdata, tensor.shape, tensor.stride())
+        owner = owners.get(key)
+        if owner is not None:
+            aliases[name] = owner.name
+            value.replace_all_uses_with(owner)
+            continue
+        owners[key] = value
+        value.const_value = None
+        graph.inputs.append(value)
+        (weights if name in parameters else constants).append(name)
+    for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
+        scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes")
+        node.metadata_props.clear()
+        if scopes is not None:
+            node.metadata_props["pkg.torch.onnx.name_scopes"] = scopes
+    for value in (*graph.inputs, *(o for node in graph for o in node.outputs)):
+        value.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    said = {"parameters": weights, "buffers": constants, "aliases": aliases}
+    model.metadata_props.clear()
+    model.metadata_props[MARK] = json.dumps(said)
+    proto = prepared(onnx_ir.to_proto(model))
+    return ExportedModel(proto, frozenset(weights), frozenset(constants), aliases, Workload(print))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter logs that torchvision is missing, and warns about PyTorch's own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    was = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(was)

@@ -1,0 +1,139 @@
+"""Read an ONNX file without its weights: what a walk needs of it, and one clear line for what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, inliner
+from onnx.external_data_helper import ExternalDataInfo
+
+from simdevice.errors import FileFormatError
+
+__all__ = ["graphs", "load", "prepared"]
+
+LARGEST = 2**31 - 1
+"""Bytes of one protobuf message."""
+
+_DROP_ABOVE = 1 << 16
+"""Bytes of an initializer's contents beyond which a walk can't want them."""
+
+
+def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
+    """The model of a file: weights in other files stay there, large ones in it are dropped (but `to_run`), functions
+    of its own are inlined, and initializers are no inputs.
+
+    Raises:
+        FileFormatError: no such file, no ONNX file, a newer operator set, or weights that are not where it says.
+    """
+    model = _parse(Path(path))
+    _check_version(model, path)
+    for tensor in _tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            _check_external(tensor, Path(path))
+        elif not to_run:
+            _drop_contents(tensor)
+    return prepared(model, path)
+
+
+def prepared(model: ModelProto, path: str | os.PathLike[str] = "the model") -> ModelProto:
+    """A model as a walk wants it: functions inlined, initializers no inputs, every node named."""
+    model.ir_version = max(model.ir_version, 4)  # before, every initializer had to be an input too
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except Exception as error:  # a C++ exception of no class of its own
+            raise FileFormatError(f"{path}: its functions can't be inlined: {' '.join(str(error).split())}") from None
+    taken: set[str] = set()
+    for prefix, graph in graphs(model.graph):
+        held = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+        kept = [i for i in graph.input if i.name not in held]
+        if len(kept) < len(graph.input):
+            del graph.input[:]
+            graph.input.extend(kept)
+        for number, node in enumerate(graph.node):
+            name = node.name or f"{node.op_type}_{number}"
+            if name in taken:
+                name = f"{prefix}{name}" if f"{prefix}{name}" not in taken else f"{prefix}{name}#{number}"
+            taken.add(name)
+            node.name = name
+    return model
+
+
+def graphs(graph: GraphProto, prefix: str = "") -> Iterator[tuple[str, GraphProto]]:
+    """A graph and every body in it, each with a prefix that tells them apart."""
+    yield prefix, graph
+    for number, node in enumerate(graph.node):
+        for attribute in node.attribute:
+            bodies = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+            for body in bodies:
+                yield from graphs(body, f"{prefix}{node.name or number}/{attribute.name}/")
+
+
+def _parse(path: Path) -> ModelProto:
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise FileFormatError(
+                f"{path} has {size:,} bytes; one ONNX file holds at most 2 GB, its weights belong in a file beside it"
+            )
+        model = onnx.load_model(os.fspath(path), format="protobuf", load_external_data=False)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
+    except DecodeError:
+        raise FileFormatError(f"{path} is damaged or no ONNX file: it can't be parsed") from None
+    if not model.ir_version or not (model.graph.node or model.graph.output):
+        raise FileFormatError(f"{path} is no ONNX file: it holds no graph")
+    return model
+
+
+def _check_version(model: ModelProto, path: Any) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    own = versions.get("", versions.get("ai.onnx"))
+    if not versions:
+        raise FileFormatError(f"{path} is damaged: it doesn't say which operator sets it uses")
+    if own is not None and own > newest:
+        raise FileFormatError(
+            f"{path} uses operator set {own}; onnx {onnx.__version__} knows up to {newest}: install a newer onnx"
+        )
+    if own is not None and own < 1:
+        raise FileFormatError(f"{path} uses operator set {own}, which doesn't exist")
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    for _, graph in graphs(model.graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == AttributeProto.TENSOR:
+                    yield attribute.t
+
+
+def _drop_contents(tensor: TensorProto) -> None:
+    if len(tensor.raw_data) > _DROP_ABOVE:
+        tensor.ClearField("raw_data")
+    for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+        if len(getattr(tensor, name)) > _DROP_ABOVE // 4:
+            tensor.ClearField(name)
+
+
+def _check_external(tensor: TensorProto, path: Path) -> None:
+    """The file must be there and long enough; it is not opened."""
+    info = ExternalDataInfo(tensor)
+    place = path.parent / info.location
+    try:
+        size = place.stat().st_size
+    except OSError:
+        raise FileFormatError(
+            f"{path} keeps {tensor.name!r} in {info.location!r}, which is missing from {path.parent}"
+        ) from None
+    end = (info.offset or 0) + (info.length or 0)
+    if size < end:
+        raise FileFormatError(f"{path}: {place} has {size:,} bytes, but {tensor.name!r} ends at {end:,}: damaged")

@@ -1,0 +1,171 @@
+"""ONNX operators on sequences and optionals: they hold tensors, and most of them move nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import NodeProto
+
+from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.values import Value, number_of, sequence
+
+if TYPE_CHECKING:
+    from simdevice.frontends.onnx.walker import GraphWalker
+
+__all__ = ["handles", "take"]
+
+Inputs = Sequence[Value | None]
+Handler = Callable[["GraphWalker", NodeProto, Inputs], list[Value]]
+
+
+def handles(node: NodeProto, inputs: Inputs) -> bool:
+    """Whether this module takes the node."""
+    if node.op_type == "Identity" and inputs and inputs[0] is not None:
+        return inputs[0].is_sequence
+    return not node.domain and node.op_type in _HANDLERS
+
+
+def take(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    """Move what the node holds; gives its outputs."""
+    return _HANDLERS[node.op_type](walker, node, inputs)
+
+
+def _construct(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    return [sequence([v for v in inputs if v is not None])]
+
+
+def _insert(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    held, item = inputs[0], inputs[1]
+    if held is None or held.items is None or item is None:
+        return [sequence(None)]
+    place = number_of(inputs[2]) if len(inputs) > 2 else len(held.items)
+    if place is None:
+        return [sequence(None)]
+    place = place if place >= 0 else len(held.items) + place
+    return [sequence([*held.items[:place], item, *held.items[place:]])]
+
+
+def _erase(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    held = inputs[0]
+    if held is None or not held.items:
+        return [sequence(None)]
+    place = number_of(inputs[1]) if len(inputs) > 1 else -1
+    if place is None:
+        return [sequence(None)]
+    items = list(held.items)
+    del items[place]
+    return [sequence(items)]
+
+
+def _at(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    """The item; where the place is unknown, any one if all are alike."""
+    held = inputs[0]
+    place = number_of(inputs[1]) if len(inputs) > 1 else None
+    if held is not None and held.items:
+        if place is not None and -len(held.items) <= place < len(held.items):
+            return [held.items[place]]
+        if len({(v.shape, v.dtype) for v in held.items}) == 1:
+            return [walker.fresh(held.items[0].shape, held.items[0].dtype)]
+    return [Value(reason=f"node {node.name!r} ({node.op_type}): which item it takes follows from data")]
+
+
+def _length(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    held = inputs[0]
+    if held is None or held.items is None:
+        return [walker.fresh((), "int64")]
+    return [walker.fresh((), "int64", data=np.array(len(held.items), np.int64))]
+
+
+def _split(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    """SplitToSequence: parts of the given sizes along an axis, or single slices (without it unless `keepdims`)."""
+    source = inputs[0]
+    sizes = inputs[1] if len(inputs) > 1 else None
+    if source is None or source.shape is None or (sizes is not None and sizes.data is None):
+        out = sequence(None)
+        walker.emit(node, inputs, [out])
+        return [out]
+    axis = int(attribute(node, "axis", 0)) % max(len(source.shape), 1)
+    length = source.shape[axis]
+    keeps = sizes is not None or bool(attribute(node, "keepdims", 1))
+    if sizes is None:
+        parts = [1] * length
+    elif sizes.data is not None and sizes.data.ndim:
+        parts = [int(n) for n in sizes.data]
+    else:
+        step = max(number_of(sizes) or 1, 1)
+        parts = [min(step, length - i) for i in range(0, length, step)]
+    tail = source.shape[axis + 1 :]
+    made = [
+        walker.fresh((*source.shape[:axis], *((n,) if keeps else ()), *tail), source.dtype, constant=source.constant)
+        for n in parts
+    ]
+    out = sequence(made)
+    if not source.constant:
+        walker.emit(node, inputs, [out])
+    return [out]
+
+
+def _concat(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    """ConcatFromSequence: the items one after the other, or along a new axis."""
+    held = inputs[0]
+    if held is None or not held.items or any(not v.resolved for v in held.items):
+        reason = held.reason if held is not None and held.items is None else "an item has no shape"
+        out = Value(reason=f"node {node.name!r} ({node.op_type}): {reason}")
+        walker.emit(node, inputs, [out])
+        return [out]
+    axis, is_new = int(attribute(node, "axis")), bool(attribute(node, "new_axis", 0))
+    first: Any = held.items[0].shape
+    if is_new:
+        at = axis % (len(first) + 1)
+        shape = (*first[:at], len(held.items), *first[at:])
+    else:
+        at = axis % len(first)
+        shape = (*first[:at], sum((v.shape or ())[at] for v in held.items), *first[at + 1 :])
+    out = walker.fresh(shape, held.items[0].dtype)
+    walker.emit(node, inputs, [out])
+    return [out]
+
+
+def _empty(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    return [sequence([])]
+
+
+def _optional(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    return [sequence([inputs[0]] if inputs and inputs[0] is not None else [])]
+
+
+def _element(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    """OptionalGetElement; since version 18 a tensor is its own element."""
+    held = inputs[0]
+    if held is not None and held.items:
+        return [held.items[0]]
+    return [held if held is not None and held.resolved else Value(reason="an optional that may be empty")]
+
+
+def _identity(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    return [inputs[0] or Value()]
+
+
+def _has(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
+    held = inputs[0] if inputs else None
+    known = held is None or held.items is not None or held.resolved
+    answer = np.array(held is not None and (held.resolved or bool(held.items)))
+    return [walker.fresh((), "bool", data=answer if known else None)]
+
+
+_HANDLERS: dict[str, Handler] = {
+    "ConcatFromSequence": _concat,
+    "Identity": _identity,
+    "Optional": _optional,
+    "OptionalGetElement": _element,
+    "OptionalHasElement": _has,
+    "SequenceAt": _at,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _empty,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": _length,
+    "SplitToSequence": _split,
+}

@@ -1,0 +1,301 @@
+"""Walk an ONNX graph: every node that a runtime would execute becomes a row; nothing is executed here."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from onnx import AttributeProto, GraphProto, NodeProto, TypeProto, defs, helper
+
+from simdevice.costs.onnx import PARAMETERS
+from simdevice.frontends.emitter import Emitter
+from simdevice.frontends.onnx import fold, shapes
+from simdevice.frontends.onnx.profiled import Profile
+from simdevice.frontends.onnx.shapes import Schemas
+from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
+from simdevice.frontends.schema import plain
+
+__all__ = ["Environment", "GraphWalker", "canonical_name"]
+
+Environment = MutableMapping[str, Value]
+
+
+def canonical_name(node: NodeProto) -> str:
+    """`onnx.MatMul`, or `com.microsoft.FusedMatMul` for another domain."""
+    return f"onnx.{node.op_type}" if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+
+
+class GraphWalker:
+    """Turns the nodes of a graph into rows.
+
+    1. A node that no result needs is left out, as a runtime does.
+    2. A node whose inputs follow from initializers, constants and shapes alone is folded: no row, and its result
+       is a constant; of a weight (transposed, cast, reshaped) it is a weight.
+    3. An operator that costs nothing (a reshape) hands its storage on; any other result is a new storage.
+    4. Bodies are walked in place (`control`).
+    5. A result without a shape is an unknown operator, named with its reason; what needs it is too.
+
+    `profile` holds what one run saw; where it saw a node, its shapes count. `constants_are_weights`: of a file
+    of unknown make everything stored is a weight; of our own export only parameters are. `declared` are the types
+    that the file states; `used` the names that some node or result reads.
+    """
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        schemas: Schemas,
+        *,
+        constants_are_weights: bool = True,
+        profile: Profile | None = None,
+        scopes: bool = True,
+        declared: Mapping[str, TypeProto] | None = None,
+        used: Collection[str] = (),
+    ) -> None:
+        self.emitter, self.schemas, self.profile = emitter, schemas, profile
+        self.declared, self._used = declared or {}, used
+        self._constants_are_weights = constants_are_weights
+        self._scopes = scopes
+        self._needed: dict[int, tuple[GraphProto, list[NodeProto]]] = {}  # a kept graph keeps its id
+
+    def fresh(self, shape: tuple[int, ...] | None, dtype: str, **known: Any) -> Value:
+        """A value of its own storage."""
+        return Value(shape, dtype, self.emitter.storage(), **known)
+
+    def walk(self, graph: GraphProto, outer: Environment, inputs: Sequence[Value]) -> list[Value]:
+        """Emit a graph called with these inputs, in sight of `outer`; gives its outputs."""
+        own: dict[str, Value] = {}
+        env: Environment = ChainMap(own, *getattr(outer, "maps", [outer]))
+        for proto, value in zip(graph.input, inputs, strict=False):
+            own[proto.name] = value
+        for tensor in graph.initializer:
+            if tensor.name not in own:
+                own[tensor.name] = of_tensor(tensor, self.emitter.storage(), is_weight=self._constants_are_weights)
+        for sparse in graph.sparse_initializer:
+            dtype = dtype_name(sparse.values.data_type)
+            own[sparse.values.name] = self.fresh(
+                tuple(sparse.dims), dtype, is_weight=self._constants_are_weights, constant=True
+            )
+        for node in self._executed(graph):
+            self.node(node, env)
+        return [env[o.name] if o.name in env else Value(reason="it is never computed") for o in graph.output]
+
+    def node(self, node: NodeProto, env: Environment) -> None:
+        """Take one node: bind its outputs, and emit a row unless it is folded or free of shape."""
+        from simdevice.frontends.onnx import control, sequences  # they walk back into this class
+
+        inputs = [env.get(name, Value(reason="nothing computes it")) if name else None for name in node.input]
+        if node.op_type == "Constant" and not node.domain:
+            outputs = [self._constant(node)]
+        elif control.handles(node):
+            outputs = control.take(self, node, inputs, env)
+        elif sequences.handles(node, inputs):
+            outputs = sequences.take(self, node, inputs)
+        else:
+            outputs = self._operator(node, inputs)
+        for name, value in zip(node.output, outputs, strict=False):
+            if name:
+                env[name] = value
+
+    def _constant(self, node: NodeProto) -> Value:
+        tensor = fold.constant_of(node)
+        if tensor is None:
+            return Value(reason="a Constant without a tensor")
+        return of_tensor(tensor, self.emitter.storage(), is_weight=self._constants_are_weights)
+
+    def _operator(self, node: NodeProto, inputs: list[Value | None]) -> list[Value]:
+        outputs = self.types(node, inputs)
+        if fold.is_foldable(node, inputs) or node.op_type in ("Shape", "Size"):
+            return self._folded(node, inputs, outputs)
+        self.emit(node, inputs, outputs)
+        if inputs and node.op_type not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
+            for value, array in zip(outputs, fold.evaluate(node, inputs, self.schemas.opsets) or (), strict=False):
+                value.data = array
+        return outputs
+
+    def types(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
+        """The node's outputs with their shapes; without one where none is to be had."""
+        seen = self.profile.outputs(node) if self.profile is not None else None
+        if seen is not None and len(seen) == len([o for o in node.output if o]):
+            return [self.fresh(*shape) for shape in seen]
+        protos, reason = shapes.infer(node, inputs, self.schemas)
+        blocked = next((v.reason for v in inputs if v is not None and not _usable(v)), "")
+        outputs = []
+        for name, proto in zip(node.output, protos, strict=False):
+            value = self._typed(proto)
+            if not _usable(value) and name in self.declared:
+                value = self._typed(self.declared[name])
+            if not value.resolved:
+                value.reason = blocked or f"node {node.name!r} ({node.op_type}): {reason or shapes.DATA_DECIDES}"
+            outputs.append(value)
+        return outputs
+
+    def _typed(self, proto: TypeProto | None) -> Value:
+        value = self.fresh(None, "")
+        if proto is None:
+            return value
+        value.proto = proto
+        if proto.HasField("tensor_type"):
+            value.dtype, value.shape = dtype_name(proto.tensor_type.elem_type), shape_of(proto)
+        elif proto.HasField("sequence_type") or proto.HasField("optional_type"):
+            value.is_sequence = True
+        return value
+
+    def _folded(self, node: NodeProto, inputs: Sequence[Value | None], outputs: list[Value]) -> list[Value]:
+        """Constants; contents where they are small, an unresolved shape where only they would tell it."""
+        asks_shape = node.op_type in ("Shape", "Size")
+        source = inputs[0].shape if asks_shape and inputs[0] is not None else None
+        known = fold.of_shape(node, source) if source is not None else None
+        arrays = known or fold.evaluate(node, inputs, self.schemas.opsets)
+        is_weight = not asks_shape and any(v is not None and v.is_weight for v in inputs)
+        for value, array in zip(outputs, arrays or (), strict=False):
+            found = of_array(array, value.storage)
+            value.shape, value.dtype, value.data = found.shape, found.dtype or value.dtype, found.data
+        for value in outputs:
+            value.constant, value.is_weight = not asks_shape or value.resolved, is_weight
+        return outputs
+
+    def emit(self, node: NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None:
+        """One row. A free operator's result is its first input's storage."""
+        name, scope = canonical_name(node), self._scope(node)
+        formal, reads = self._reads(node, inputs)
+        pairs = [(o, t) for o, value in zip(node.output, outputs, strict=False) if o for t in tensors_of(value)]
+        named = [t for o, t in pairs if t.resolved or o in self._used]  # a mask that nobody asks for
+        open_ = next((v for v in (*reads, *named) if not v.resolved), None)
+        if open_ is not None:
+            known = [v.known() for v in reads if v.resolved]
+            written = [v.known() for v in named if v.resolved]
+            here = f"node {node.name!r} "
+            reason = open_.reason if open_.reason.startswith(here) else f"{here}({node.op_type}): after {open_.reason}"
+            self.emitter.unresolved(name, known, written, reason, scope=scope)
+            return
+        attributes = self._attributes(node, inputs, name, formal)
+        results = [v.known() for v in named]
+        free = self.emitter.is_free(name, [v.known() for v in reads], results, attributes)
+        if free and reads:
+            for value in named:
+                value.storage, value.is_weight = reads[0].storage, reads[0].is_weight
+            results = [v.known() for v in named]
+        self.emitter.call(name, [v.known() for v in reads], results, attributes, scope=scope)
+
+    def _reads(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[list[str], list[Value]]:
+        """The tensors a node reads with their formal names; parameters whose contents are known are none."""
+        parameters = PARAMETERS.get(node.op_type, {}) if not node.domain else {}
+        formal, reads = [], []
+        for index, value in enumerate(inputs):
+            if value is None or (index in parameters and value.data is not None):
+                continue
+            for tensor in tensors_of(value):
+                formal.append(self._formal(node, index))
+                reads.append(tensor)
+        return formal, reads
+
+    def _formal(self, node: NodeProto, index: int) -> str:
+        schema = self.schemas.of(node)
+        if schema is None or not schema.inputs:
+            names = FORMAL.get(node.op_type, ())
+            return names[min(index, len(names) - 1)] if names else str(index)
+        name: str = schema.inputs[min(index, len(schema.inputs) - 1)].name
+        return name
+
+    def _attributes(
+        self, node: NodeProto, inputs: Sequence[Value | None], name: str, formal: Sequence[str]
+    ) -> tuple[tuple[str, Any], ...]:
+        """What the operator's cost rule declares: attributes, their defaults, parameters by input, `given`."""
+        declared = self.emitter.costs.attributes(name)
+        if not declared:
+            return ()
+        found: dict[str, Any] = {"given": tuple(formal)}
+        schema: defs.OpSchema | None = self.schemas.of(node)
+        for a in node.attribute:
+            if a.name in declared:
+                found[a.name] = _plain(helper.get_attribute_value(a))
+        for index, parameter in (PARAMETERS.get(node.op_type, {}) if not node.domain else {}).items():
+            value = inputs[index] if index < len(inputs) else None
+            if parameter in declared and value is not None and value.data is not None:
+                found[parameter] = _plain(value.data.tolist())
+        out = []
+        for key in declared:
+            if key not in found and schema is not None and key in schema.attributes:
+                default = schema.attributes[key].default_value
+                if default.type != AttributeProto.UNDEFINED:
+                    found[key] = _plain(helper.get_attribute_value(default))
+            out.append((key, found.get(key)))
+        return tuple(out)
+
+    def _scope(self, node: NodeProto) -> str:
+        """Where the exporter says the node is from: its own note of module names, else the path in the node's name."""
+        if not self._scopes:
+            return ""
+        for entry in node.metadata_props:
+            if entry.key == "pkg.torch.onnx.name_scopes":
+                names = [part.strip(" '\"") for part in entry.value.strip("[]").split(",")]
+                return names[-2] if len(names) > 1 else ""
+        return ".".join(part for part in node.name.split("/")[:-1] if part)
+
+    def _executed(self, graph: GraphProto) -> list[NodeProto]:
+        """The nodes that some output of the graph needs, in order."""
+        known = self._needed.get(id(graph))
+        if known is None:
+            kept: list[NodeProto] = []
+            wanted = {o.name for o in graph.output}
+            for node in reversed(graph.node):
+                if wanted.intersection(node.output):
+                    kept.append(node)
+                    wanted.update(node.input)
+                    wanted.update(_captured(node))
+            known = self._needed[id(graph)] = (graph, kept[::-1])
+        return known[1]
+
+
+FORMAL: dict[str, tuple[str, ...]] = {
+    "Attention": ("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
+    "CausalConvWithState": ("input", "weight", "bias", "past_state"),
+    "DynamicQuantizeLSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale"),
+    "DynamicQuantizeMatMul": ("A", "B", "b_scale", "b_zero_point", "bias"),
+    "EmbedLayerNormalization": (
+        *("input_ids", "segment_ids", "word_embedding", "position_embedding", "segment_embedding"),
+        *("gamma", "beta", "mask", "position_ids"),
+    ),
+    "FusedConv": ("X", "W", "B", "Z"),
+    "GroupQueryAttention": ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length"),
+    "MatMulIntegerToFloat": ("A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"),
+    "MatMulNBits": ("A", "B", "scales", "zero_points", "g_idx", "bias"),
+    "MultiHeadAttention": (
+        *("query", "key", "value", "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"),
+    ),
+    "NhwcFusedConv": ("X", "W", "B", "Z"),
+    "QAttention": (
+        *("input", "weight", "bias", "input_scale", "weight_scale", "mask_index", "input_zero_point"),
+        *("weight_zero_point", "past"),
+    ),
+    "QGemm": ("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"),
+    "SkipGroupNorm": ("X", "gamma", "beta", "skip", "bias"),
+    "SkipLayerNormalization": ("input", "skip", "gamma", "beta", "bias"),
+    "SkipSimplifiedLayerNormalization": ("input", "skip", "gamma", "bias"),
+}
+"""Formal names of operators that onnx has no schema for, where a cost rule asks which inputs were given."""
+
+
+def _captured(node: NodeProto) -> set[str]:
+    """Names that a node's bodies use, its own inner names included: keeping too much is harmless."""
+    found: set[str] = set()
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs) if attribute.type != AttributeProto.UNDEFINED else ():
+            for inner in body.node:
+                found.update(inner.input)
+                found |= _captured(inner)
+            found.update(o.name for o in body.output)
+    return found
+
+
+def _usable(value: Value) -> bool:
+    return value.resolved or value.is_sequence
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(v) for v in value)
+    return plain(value)
