@@ -31,9 +31,12 @@ def _lengths(tensor: TensorSpec, heads: int) -> tuple[int, int, int, int]:
     return batch, heads, length, wide // max(heads, 1)
 
 
-@register("onnx.Attention", attributes=("given", "q_num_heads", "kv_num_heads"))
+@register("onnx.Attention", "ai.onnx.preview.FlexAttention", attributes=("given", "q_num_heads", "kv_num_heads"))
 def attention(signature: Signature) -> Cost:
-    """Each query head meets every key, past ones included; grouped-query attention has fewer key heads."""
+    """Each query head meets every key, past ones included; grouped-query attention has fewer key heads.
+
+    FlexAttention's functions of scores and probabilities are part of the softmax's 5 per score.
+    """
     given = named(signature)
     batch, heads, queries, width = _lengths(given["Q"], signature.attribute("q_num_heads") or 1)
     _, _, keys, _ = _lengths(given["K"], signature.attribute("kv_num_heads") or 1)

@@ -1,4 +1,4 @@
-"""The domain ai.onnx.ml, classical models on tables of features."""
+"""The domains ai.onnx.ml, classical models on tables of features, and ai.onnx.preview.training, optimizer steps."""
 
 from __future__ import annotations
 
@@ -52,3 +52,19 @@ def linear(signature: Signature) -> Cost:
     targets = scores.numel // max(rows, 1)
     features = source.numel // max(rows, 1)
     return streamed(signature, "matmul", rows * targets * (2 * features + 1))
+
+
+_STEPS = {
+    # per element: gradient + norm * x (2), then
+    "Adagrad": (9, 2),  # h += g*g (2), x -= r * g / (sqrt(h) + eps) (5)
+    "Adam": (14, 3),  # v = a*v + (1-a)*g (3), h the same with g*g (4), sqrt and eps (2), x -= r * v / ... (3)
+    "Momentum": (7, 2),  # v = a*v + b*g (3), x -= r*v (2)
+}
+"""FLOPs per element, and how many tensors of a variable's size the step returns."""
+
+
+@register(*(f"ai.onnx.preview.training.{name}" for name in _STEPS))
+def step(signature: Signature) -> Cost:
+    """A step of any number of variables; outputs are the variables, then each of their states."""
+    per_element, returned = _STEPS[signature.name.rpartition(".")[2]]
+    return streamed(signature, "elementwise", per_element * elements(signature.outputs) // returned)

@@ -35,9 +35,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "sparse: the number of non-zeros is data, not shapes": microsoft("SparseAttention SparseToDenseMatMul"),
     "a compiled subgraph of one vendor's provider": microsoft("EPContext"),
-    "a training operator: its loss is a graph of its own": tuple(
-        f"ai.onnx.preview.training.{name}" for name in ("Adagrad", "Adam", "Gradient", "Momentum")
-    ),
+    "gradients of a graph that is named, not given": ("ai.onnx.preview.training.Gradient",),
 }
 
 UNKNOWN: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names}

@@ -71,7 +71,7 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         ran = max((walker.profile.executed(n) for n in body.node), default=0)
         executed = walker.profile.executed(node)
         ran = ran // executed if executed else ran
-    passes = _passes_on(body)
+    passes, first, is_cut = _passes_on(body), list(carried), False
     stacked: list[list[Value]] = []
     turn = 0
     while turn < MOST_TURNS and (turn < ran if ran is not None else truth_of(condition) is not False):
@@ -87,13 +87,30 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         tested = most is None and not passes and truth_of(condition) is not None
         if ran is None and not counted and not tested:
             walker.emitter.note(f"Loop {node.name!r}: how often it runs follows from data; one turn is shown")
+            is_cut = True
             break
     if turn == MOST_TURNS:
         walker.emitter.note(f"Loop {node.name!r}: only its first {MOST_TURNS:,} turns are shown")
+    if is_cut:
+        return _cut(node, first, carried, len(body.output) - 1 - len(carried))
     if not turn:
         scans = len(body.output) - 1 - len(carried)
         return [*carried, *(_stack(walker, node, [], 0) for _ in range(scans))]
     return [*carried, *(_stack(walker, node, list(column), 0) for column in zip(*stacked, strict=True))]
+
+
+def _cut(node: NodeProto, before: list[Value], after: list[Value], scans: int) -> list[Value]:
+    """What is known after a loop of which only one turn was walked: values that its turns don't resize."""
+    open_ = f"node {node.name!r} ({node.op_type}): how often it runs follows from data"
+    kept = []
+    for old, new in zip(before, after, strict=True):
+        same = old.shape == new.shape and not new.is_sequence
+        kept.append(Value(new.shape, new.dtype, new.storage) if same and new.resolved else _open(new, open_))
+    return [*kept, *(Value(reason=open_) for _ in range(scans))]
+
+
+def _open(value: Value, reason: str) -> Value:
+    return sequence(None, reason) if value.is_sequence else Value(dtype=value.dtype, reason=reason)
 
 
 def _passes_on(body: GraphProto) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
-from onnx import NodeProto, TypeProto, defs, numpy_helper, shape_inference
+from onnx import NodeProto, TypeProto, defs, helper, numpy_helper, shape_inference
 
 from simdevice.frontends.onnx import contrib_shapes
-from simdevice.frontends.onnx.values import Value
+from simdevice.frontends.onnx.values import Value, elem_type, number_of
 
 __all__ = ["Schemas", "infer"]
 
@@ -56,7 +56,47 @@ def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> 
         )
     except Exception as error:  # raised from C++ under several classes
         return [None] * len(node.output), _said(error)
-    return [inferred.get(name) for name in node.output], DATA_DECIDES
+    found = [inferred.get(name) for name in node.output]
+    repair = _REPAIRS.get(node.op_type) if not node.domain else None
+    if repair is not None:
+        repair(node, inputs, found)
+    return found, DATA_DECIDES
+
+
+def _like_first(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+    """No inference of its own (onnx 1.23): the result is like the first input."""
+    if inputs[0] is not None and inputs[0].resolved:
+        found[0] = inputs[0].type_proto()
+
+
+def _stft(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+    """Its inference takes onesided=0 for the default (onnx 1.23); the operator's default is 1."""
+    told = found[0]
+    if told is None or any(a.name == "onesided" for a in node.attribute) or len(told.tensor_type.shape.dim) != 4:
+        return
+    bins = told.tensor_type.shape.dim[2]
+    length = number_of(inputs[3]) if len(inputs) > 3 else None
+    window = inputs[2] if len(inputs) > 2 else None
+    if length is None and window is not None and window.shape:
+        length = window.shape[0]
+    if length is not None and bins.dim_value == length:
+        bins.dim_value = length // 2 + 1
+
+
+def _max_unpool(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+    """Its inference passes over a given output shape (onnx 1.23)."""
+    shape = inputs[2] if len(inputs) > 2 else None
+    if shape is not None and shape.data is not None and inputs[0] is not None:
+        found[0] = helper.make_tensor_type_proto(elem_type(inputs[0].dtype), [int(n) for n in shape.data])
+
+
+_REPAIRS: dict[str, Callable[[NodeProto, Sequence[Value | None], list[TypeProto | None]], None]] = {
+    "GroupNormalization": _like_first,
+    "MaxUnpool": _max_unpool,
+    "MeanVarianceNormalization": _like_first,
+    "STFT": _stft,
+}
+"""Where ONNX's own inference is missing or wrong."""
 
 
 def _said(error: Exception) -> str:

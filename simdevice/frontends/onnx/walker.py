@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TypeProto, defs, helper
 
 from simdevice.costs.onnx import PARAMETERS
@@ -107,11 +108,16 @@ class GraphWalker:
         outputs = self.types(node, inputs)
         if fold.is_foldable(node, inputs) or node.op_type in ("Shape", "Size"):
             return self._folded(node, inputs, outputs)
-        self.emit(node, inputs, outputs)
         if inputs and node.op_type not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
-            for value, array in zip(outputs, fold.evaluate(node, inputs, self.schemas.opsets) or (), strict=False):
-                value.data = array
+            self._fill(outputs, fold.evaluate(node, inputs, self.schemas.opsets))
+        self.emit(node, inputs, outputs)
         return outputs
+
+    def _fill(self, outputs: list[Value], arrays: Sequence[NDArray[Any]] | None) -> None:
+        """Known contents also tell a shape."""
+        for value, array in zip(outputs, arrays or (), strict=False):
+            found = of_array(array, value.storage)
+            value.shape, value.dtype, value.data = found.shape, found.dtype or value.dtype, found.data
 
     def types(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
         """The node's outputs with their shapes; without one where none is to be had."""
@@ -148,9 +154,7 @@ class GraphWalker:
         known = fold.of_shape(node, source) if source is not None else None
         arrays = known or fold.evaluate(node, inputs, self.schemas.opsets)
         is_weight = not asks_shape and any(v is not None and v.is_weight for v in inputs)
-        for value, array in zip(outputs, arrays or (), strict=False):
-            found = of_array(array, value.storage)
-            value.shape, value.dtype, value.data = found.shape, found.dtype or value.dtype, found.data
+        self._fill(outputs, arrays)
         for value in outputs:
             value.constant, value.is_weight = not asks_shape or value.resolved, is_weight
         return outputs
