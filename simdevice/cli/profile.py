@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from simdevice.cli._common import check_output, console, print_json
-from simdevice.cli._options import DeviceOption, JsonOption, OutputOption, SetOption, overrides
+from simdevice.cli._options import JsonOption, OutputOption, SetOption, overrides
 from simdevice.errors import SpecError
 
 __all__ = ["SETTINGS", "command"]
@@ -20,6 +20,13 @@ Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help
 Default = Annotated[
     bool, typer.Option("--default-device", help="Make simacc the default device, for a script that names none.")
 ]
+OwnDeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="A device by name, or a YAML file (default: what the script configures, else SIMACC_DEVICE or h100).",
+    ),
+]
 Depth = Annotated[int, typer.Option("--depth", min=1, help="How many parts of a module path make a row.")]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to list.")]
 
@@ -27,7 +34,7 @@ Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to li
 def command(
     script: Script,
     arguments: Arguments = None,
-    device: DeviceOption = "h100",
+    device: OwnDeviceOption = None,
     set_: SetOption = None,
     default_device: Default = False,
     output: OutputOption = None,
@@ -45,7 +52,9 @@ def command(
     from simdevice.torch_backend.profile import profile_script
 
     torch.simacc.configure(device, **overrides(set_))  # type: ignore[attr-defined]
-    run, code = profile_script(script, arguments or [], default_device=default_device)
+    run, code = profile_script(
+        script, arguments or [], default_device=default_device, pinned=device is not None or bool(set_)
+    )
     if output is not None:
         run.trace.save(output)
     if json:

@@ -13,12 +13,11 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["DEFINES", "FLAGS", "LIBRARIES", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
+__all__ = ["DEFINES", "FLAGS", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
 
 FLAGS = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
 # Kineto's headers name fmt functions that PyTorch's wheel does not export.
 DEFINES = [("USE_KINETO", None), ("FMT_HEADER_ONLY", "1")]
-LIBRARIES = ["c10", "torch_cpu", "torch", "torch_python"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _loaded: ModuleType | None = None

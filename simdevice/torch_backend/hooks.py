@@ -62,6 +62,7 @@ def enter_scopes() -> None:
         _scopes_wanted += 1
         if _scopes_wanted == 1:
             native = live.native()
+            native.forget_scopes()  # a module that still runs in another thread since the last hooks were removed
             _handles.append(register_module_forward_pre_hook(native.enter_module))
             _handles.append(register_module_forward_hook(native.leave_module, always_call=True))
 

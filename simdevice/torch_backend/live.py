@@ -7,13 +7,16 @@ tape is simulated every quarter of a million operators, to keep memory bounded.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from simdevice.costs import Costs, registered
+from simdevice.costs import Costs, registered, streamed
 from simdevice.errors import SimdeviceError, SpecError
 from simdevice.records import OpTable, Origin, Rows, Run, Signature, TensorSpec, Trace
 from simdevice.units import PS_PER_S
@@ -26,6 +29,7 @@ __all__ = [
     "is_initialized",
     "mark_weights",
     "native",
+    "pin",
     "scope_number",
     "totals",
 ]
@@ -59,10 +63,16 @@ DTYPES = {
 }
 
 
+# Types that no kernel computes with: what they occupy.
+_STORAGE = {"Bits16": "uint16"}
+
+
 class _State:
     """What the process shares: the native module, the op table in native numbering, the device."""
 
     native: Any = None
+    ready = False  # its kernels are registered
+    pinned = False  # configure() changes nothing: the command line chose the machine
     device: Any = None  # simdevice.devices.Device
     table: OpTable
     scopes: list[str]
@@ -73,13 +83,13 @@ class _State:
 
 
 def is_initialized() -> bool:
-    return _State.native is not None
+    return _State.ready
 
 
 def native() -> Any:
     """The native half: loaded (and compiled, if need be) and its kernels registered, on first use."""
-    if _State.native is None:
-        with _State.lock:
+    if not _State.ready:
+        with _State.lock:  # another thread waits here until the kernels are there; configure() comes through
             if _State.native is None:
                 _initialize()
     return _State.native
@@ -102,6 +112,7 @@ def _initialize() -> None:
     if namespace._seed_at_load is not None:
         module.default_generator(0).manual_seed(namespace._seed_at_load)
     hooks.install(module)
+    _State.ready = True
 
 
 def _declared_attributes() -> list[tuple[str, list[str]]]:
@@ -115,7 +126,8 @@ def _declared_attributes() -> list[tuple[str, list[str]]]:
 def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: Any) -> None:
     """Choose the simulated machine: a preset name, a YAML file or a Device; spec fields by keyword.
 
-    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else the last one's default.
+    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100". A recording
+    that `follows` is simulated on the new machine from its beginning.
     """
     from simdevice.devices import get
 
@@ -126,17 +138,37 @@ def configure(device: Any = None, *, engine: Any = None, numerics: None = None, 
     chosen = get(device, engine=engine, **overrides)
     module = native()
     with _State.lock:
-        if len(_State.open) > 1:
+        if _State.pinned:
+            print(
+                f"simacc: configure({device!r}) changes nothing: --device chose {_State.device.name}", file=sys.stderr
+            )
+            return
+        following = [live for live in _State.open.values() if live is not _State.root]
+        if not all(live.follows for live in following):
             raise SpecError("configure() inside a record() block: choose the device before recording")
         module.set_capacity(0, chosen.memory_capacity_bytes, chosen.name)
         _State.device = chosen
         recorder = module.Recorder.root()
         if _State.open:
-            _State.root.flush()
-            _State.root.resolve_events()
+            for live in _State.open.values():
+                live.flush()
+                live.resolve_events()
         _State.open.clear()
         _State.root = _Live(recorder, base_ps=0, keep=False)
-        _State.open[recorder.token] = _State.root
+        for live in (_State.root, *following):
+            _State.open[live.recorder.token] = live
+        for live in following:
+            live.start_again()
+
+
+@contextmanager
+def pin() -> Iterator[None]:
+    """Inside, configure() changes nothing and says so."""
+    _State.pinned = True
+    try:
+        yield
+    finally:
+        _State.pinned = False
 
 
 def current_device() -> Any:
@@ -164,18 +196,28 @@ def _sync_table() -> None:
     """Give every signature that is new since last time its cost. Native numbers are table indices."""
     table = _State.table
     for name, inputs, outputs, attributes in _State.native.signatures_since(len(table)):
-        table.append(Signature(name, _specs(inputs), _specs(outputs), attributes))
+        signature = Signature(name, _specs(inputs), _specs(outputs), attributes)
+        try:
+            table.append(signature)
+        except Exception as error:  # a rule that fails must not stop the device: everything later waits for this row
+            reason = f"its cost rule raised {type(error).__name__}: {error}"
+            table.append(signature, streamed(signature, "unknown", None, reason))
+
+
+def _dtype(name: str) -> str:
+    """A type as records name it; raw bits and sub-byte integers have their storage's size."""
+    return DTYPES.get(name) or _STORAGE.get(name, "uint8")
 
 
 def _specs(tensors: list[tuple[tuple[int, ...], str, bool]]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(shape, DTYPES[dtype], weight) for shape, dtype, weight in tensors)
+    return tuple(TensorSpec(shape, _dtype(dtype), weight) for shape, dtype, weight in tensors)
 
 
 class _Live:
     """A native recorder with the session that turns its rows into time."""
 
-    def __init__(self, recorder: Any, *, base_ps: int, keep: bool) -> None:
-        self.recorder, self.base_ps = recorder, base_ps
+    def __init__(self, recorder: Any, *, base_ps: int, keep: bool, follows: bool = False) -> None:
+        self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
         self.session = _State.device.open(_State.table, keep=keep)
         self.operators = 0
         self._keep = keep
@@ -195,6 +237,12 @@ class _Live:
             self.operators += len(rows)
             if self._keep:
                 self._rows.append(rows)
+
+    def start_again(self) -> None:
+        """Simulate what was recorded so far on the machine that is current now."""
+        self.base_ps, self.session = 0, _State.device.open(_State.table, keep=True)
+        for rows in self._rows:
+            self.session.submit(rows)
 
     def frontier_ps(self) -> int:
         """Absolute completion frontier of everything recorded so far."""
@@ -236,11 +284,12 @@ class Recording:
     1. Entering drains the queue and starts time at zero. 2. The block's operators, transfers and
     synchronisations are logged. 3. Leaving drains again; then `trace` and `run` are there, and
     `device.run(rec.trace) == rec.run`. The enclosing recording receives the block's rows between
-    two synchronisations. `scopes` names the module of every operator; off, it costs nothing.
+    two synchronisations. `scopes` names the module of every operator; off, it costs nothing. With
+    `follows`, configure() may change the machine inside the block, which is then simulated anew.
     """
 
-    def __init__(self, *, scopes: bool = True) -> None:
-        self._scopes = scopes
+    def __init__(self, *, scopes: bool = True, follows: bool = False) -> None:
+        self._scopes, self._follows = scopes, follows
         self._trace: Trace | None = None
         self._run: Run | None = None
 
@@ -248,12 +297,16 @@ class Recording:
         module = native()
         from simdevice.torch_backend import hooks
 
+        self._trace = self._run = None
         with _State.lock:
-            self._device = _State.device
-            self._outer = _State.open.get(module.Recorder.innermost().token, _State.root)
-            self._outer.recorder.synchronize()
-            self._live = _Live(module.Recorder.open(), base_ps=self._outer.frontier_ps(), keep=True)
-            _State.open[self._live.recorder.token] = self._live
+            outer = _State.open.get(module.Recorder.innermost().token, _State.root)
+            self._outer = outer.recorder.token
+            if outer is _State.root:
+                module.set_phase(0)  # an optimizer step that raised leaves its phase behind
+            outer.recorder.synchronize()
+            recorder = module.Recorder.open()
+            self._live = _Live(recorder, base_ps=outer.frontier_ps(), keep=True, follows=self._follows)
+            _State.open[recorder.token] = self._live
         if self._scopes:
             hooks.enter_scopes()
         self._began = time.perf_counter()
@@ -273,11 +326,12 @@ class Recording:
             live.resolve_events()
             del _State.open[live.recorder.token]
             rows = live.rows()
-            self._outer.flush()
-            self._outer.feed(rows)
+            outer = _State.open.get(self._outer, _State.root)  # gone if it ended before this one
+            outer.flush()
+            outer.feed(rows)
             self._trace = Trace(_State.table, rows, tuple(_State.scopes), self._origin(capture_s)).compact()
         self._run = live.session.finish(self._trace)
-        del self._live, self._outer
+        del self._live
 
     def _origin(self, capture_s: float) -> Origin:
         import torch

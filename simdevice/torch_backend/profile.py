@@ -6,7 +6,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from simdevice.records import Run
@@ -14,15 +14,20 @@ from simdevice.records import Run
 __all__ = ["profile_script"]
 
 
-def profile_script(script: Path, arguments: list[str], *, default_device: bool = False) -> tuple[Run, int]:
+def profile_script(
+    script: Path, arguments: list[str], *, default_device: bool = False, pinned: bool = False
+) -> tuple[Run, int]:
     """The simulated run of everything the script did on simacc, and the exit code Python would give it.
 
     `default_device` makes simacc the default device, so that a script that names none runs there.
+    A script that calls configure() is simulated on the machine it chose last; `pinned`, on the current one.
     An exception ends the script, not the profile: its traceback is printed and the code is 1.
     """
     import torch
 
-    with torch.simacc.record() as rec, _as_main(script, arguments):  # type: ignore[attr-defined]
+    from simdevice.torch_backend.live import Recording, pin
+
+    with pin() if pinned else nullcontext(), Recording(follows=True) as rec, _as_main(script, arguments):
         if default_device:
             torch.set_default_device("simacc")
         try:
@@ -67,4 +72,4 @@ def _print_traceback(error: BaseException, script: Path) -> None:
     frames = error.__traceback__
     while frames is not None and Path(frames.tb_frame.f_code.co_filename) != script:
         frames = frames.tb_next
-    traceback.print_exception(type(error), error, frames or error.__traceback__)
+    traceback.print_exception(type(error), error, frames)  # none: it does not even compile

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
@@ -81,3 +83,45 @@ def test_bad_arguments_are_one_line(simacc, tmp_path):
     script = write(tmp_path, "print('ran')")
     assert simacc("profile", "--device", "h10", script).complaint == "unknown device 'h10': did you mean 'h100'?"
     assert "no folder" in simacc("profile", "-o", "nowhere/t.npz", script).complaint
+
+
+CONFIGURES = """
+import torch
+x = torch.ones(4, 4, device="simacc")
+y = x @ x
+torch.simacc.configure("a100")
+with torch.simacc.record() as rec:
+    y @ x
+print("block on", rec.run.device)
+"""
+
+
+def test_a_script_that_configures_a_machine_is_simulated_there(simacc, tmp_path):
+    script = write(tmp_path, CONFIGURES)
+    done = simacc("profile", "--json", "-o", tmp_path / "t.npz", script)
+    said, _, report = done.out.partition("\n")
+    assert said == "block on a100"
+    facts = json.loads(report)
+    assert facts["device"] == "a100"
+    costed = simacc("cost", tmp_path / "t.npz", "--device", "a100", "--json").json
+    assert facts["time_s"] == costed["time_s"]
+    assert facts["flops"] == 2 * 2 * 4 * 4 * 4  # both products, the one before configure() too
+
+
+def test_the_command_lines_machine_wins_and_says_so(simacc, tmp_path):
+    done = simacc("profile", "--device", "dc-npu", write(tmp_path, CONFIGURES))
+    assert done.err == "simacc: configure('a100') changes nothing: --device chose dc-npu\n"
+    assert "block on dc-npu" in done.out
+    assert "script.py on dc-npu" in done.out
+
+
+def test_the_environment_chooses_the_machine_where_nothing_else_does(simacc, tmp_path, monkeypatch):
+    monkeypatch.setenv("SIMACC_DEVICE", "optical")
+    assert "script.py on optical" in simacc("profile", write(tmp_path, SCRIPT.format(device=", device='simacc'"))).out
+
+
+def test_a_script_that_does_not_compile_shows_its_own_line_only(simacc, tmp_path):
+    done = simacc("profile", write(tmp_path, "import torch)"))
+    assert done.code == 1
+    assert done.err.splitlines()[0].endswith('script.py", line 1')
+    assert done.err.splitlines()[-1] == "SyntaxError: unmatched ')'"

@@ -63,3 +63,21 @@ def test_the_live_recorder_sees_what_the_front_end_sees(name: str) -> None:
         model(on_device)
     live = [call for call in calls(recorded.trace.without_views()) if call[0].name.startswith("aten.")]
     assert live == calls(traced)
+
+
+def test_a_mixture_of_experts_routes_on_the_device_as_on_the_cpu() -> None:
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2, "vocab_size": 64}
+    torch.manual_seed(0)
+    model = sd.models.build(model_type="mixtral", **size, **experts, device="cpu")
+    ids = torch.randint(0, 64, (2, 5), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = model(ids).logits
+        model.to("simacc")
+        with simacc.record() as recorded:
+            logits = model(ids.to("simacc")).logits
+    assert torch.equal(logits.cpu(), expected)
+    # 10 tokens x 2 experts; gate and up in one product of 32 x 128, then 64 x 32 back; 2 layers
+    grouped = [op.flops for op in recorded.trace.ops if op.name == "aten._grouped_mm"]
+    assert grouped == [2 * 20 * 32 * 128, 2 * 20 * 64 * 32] * 2
+    assert recorded.trace.unknown() == {}

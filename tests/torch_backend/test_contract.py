@@ -218,3 +218,38 @@ def test_recurrent_layers_train(kind):
     if kind is nn.LSTM:
         cells = [op for op in rec.trace.ops if op.name == "aten._thnn_fused_lstm_cell"]
         assert len(cells) == 2 * 2 * 7  # layers x directions x steps
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, device="simacc:1"),
+        lambda: torch.ones(2).to("simacc:1"),
+        lambda: torch.Generator(device="simacc:1"),
+    ],
+)
+def test_there_is_one_device(make):
+    with pytest.raises(RuntimeError, match=r"^expected a simacc device index below 1, got 1$"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda one: torch.ones(()).add_(one),
+        lambda one: torch.add(one, one, out=torch.ones(())),
+        lambda one: torch.maximum(one, one, out=torch.ones(())),
+        lambda one: nn.LSTMCell(1, 1).to("simacc")(one.view(1, 1), (one.view(1, 1), torch.ones(1, 1))),
+    ],
+)
+def test_results_and_states_are_not_taken_from_the_host(run):
+    with pytest.raises(RuntimeError, match=r"^Expected all tensors to be on the same device, .*simacc:0 and cpu"):
+        run(torch.ones((), device="simacc"))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32])
+def test_histograms_count_integers_as_on_other_accelerators(dtype):
+    x = torch.tensor([0, 1, 1, 3], dtype=dtype)
+    counts = torch.histc(x.to("simacc"), bins=4, min=0, max=3)
+    assert counts.dtype == dtype
+    assert counts.tolist() == [1, 2, 0, 1]

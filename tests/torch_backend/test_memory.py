@@ -87,3 +87,22 @@ def test_a_result_beyond_the_host_is_refused_first():
     x = torch.ones(1, device="simacc").expand(10_000_000_000_000)
     with pytest.raises(torch.OutOfMemoryError, match=re.escape("more than the")):
         x.clone()
+
+
+@pytest.mark.parametrize(
+    ("enlarge", "first", "last"),
+    [
+        (lambda x: x.resize_(10_000_000), 0.0, 999.0),
+        (lambda x: torch.zeros(10_000_000, device="simacc", out=x), 0.0, 0.0),  # refused after it has computed
+    ],
+)
+def test_growing_past_the_capacity_leaves_size_and_charge_as_they_were(enlarge, first, last):
+    start = live_bytes()
+    torch.simacc.configure("h100", memory_capacity_bytes=start + 1_000_000)
+    x = torch.arange(1000.0, device="simacc")
+    with pytest.raises(torch.OutOfMemoryError):
+        enlarge(x)
+    assert x.shape == (1000,)
+    assert x.untyped_storage().nbytes() == live_bytes() - start == 4000
+    x.add_(1)  # a size that had stayed behind would be charged again here
+    assert (x[0].item(), x[-1].item()) == (first + 1, last + 1)

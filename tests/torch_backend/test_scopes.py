@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 
 import torch
 from torch import nn
@@ -124,3 +125,58 @@ def test_a_forward_that_raises_leaves_no_scope_behind():
             model(x)
         x + x
     assert by_name(rec.trace, "aten.add")[0].scope == ""
+
+
+def test_the_model_in_an_optimizers_closure_is_forward():
+    model, x = small_model().to("simacc"), torch.ones(3, 8).to("simacc")
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    with torch.simacc.record() as rec:
+        optimizer.step(closure)
+    assert {op.phase for op in by_name(rec.trace, "aten.addmm")} == {"forward"}
+    assert {op.phase for op in by_name(rec.trace, "aten.mm")} == {"backward"}
+
+
+def test_an_optimizer_step_that_raises_leaves_no_phase_behind():
+    x = torch.ones(3, device="simacc")
+
+    def fail():
+        raise ValueError
+
+    with contextlib.suppress(ValueError):
+        torch.optim.SGD([x.requires_grad_()], lr=0.1).step(fail)
+    with torch.simacc.record() as rec:
+        x.detach() + 1
+    assert {op.phase for op in rec.trace.ops} == {"forward"}
+
+
+def test_a_module_that_outlives_the_hooks_leaves_no_scope_in_its_thread():
+    inside, leave, scopes = threading.Event(), threading.Event(), []
+
+    class Waiting(nn.Module):
+        def forward(self, x):
+            inside.set()
+            leave.wait(10)
+            return x
+
+    model, x = nn.Sequential(Waiting()).to("simacc"), torch.ones(3, device="simacc")
+
+    def work():
+        model(x)
+        with torch.simacc.record() as later:
+            x + x
+        scopes.extend(op.scope for op in later.trace.ops)
+
+    thread = threading.Thread(target=work)
+    with torch.simacc.record():
+        thread.start()
+        inside.wait(10)
+    leave.set()
+    thread.join()
+    assert scopes == ["", ""]

@@ -208,3 +208,10 @@ def test_nonzero_waits_for_its_size(x):
         x + x
     names = [op.name for op in rec.trace.ops]
     assert names.count("simacc.synchronize") == 3  # nonzero, the mask, and the end of the block
+
+
+def test_indexing_a_mask_by_numbers_does_not_wait(x):
+    mask, numbers = x[:8] > 0, torch.tensor([1, 2]).to("simacc")
+    with torch.simacc.record() as rec:
+        mask[numbers]  # the index decides, not what is indexed
+    assert [op.name for op in rec.trace.ops] == ["aten.index", "simacc.synchronize"]

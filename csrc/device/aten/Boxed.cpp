@@ -95,6 +95,7 @@ class Exchange {
     }
   }
 
+  // Whether an index is a mask, whose number of true elements only the data tells.
   bool has_mask() const {
     return has_mask_;
   }
@@ -131,7 +132,6 @@ class Exchange {
     if (call != nullptr && argument.read) {
       call->input(*tensor.unsafeGetTensorImpl());
     }
-    has_mask_ = has_mask_ || tensor.scalar_type() == c10::kBool || tensor.scalar_type() == c10::kByte;
     at::Tensor stand_in = host_view(tensor);
     pairs_.push_back({tensor, stand_in, &argument});
     return stand_in;
@@ -151,14 +151,19 @@ class Exchange {
       const c10::IValue& value, const Plan::Argument& argument, Call* call) {
     c10::List<std::optional<at::Tensor>> out;
     for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector()) {
-      out.push_back(t && t->defined() ? std::optional(replace(*t, argument, call)) : t);
+      if (t && t->defined()) {
+        has_mask_ = has_mask_ || t->scalar_type() == c10::kBool || t->scalar_type() == c10::kByte;
+        out.push_back(replace(*t, argument, call));
+      } else {
+        out.push_back(t);
+      }
     }
     return out;
   }
 
-  // Scalars may come from the host; other tensors may not, although a CPU kernel would take them.
+  // Scalars that are only read may come from the host; other tensors may not, although a CPU kernel would take them.
   void check_host_tensor(const at::Tensor& tensor, const Plan::Argument& argument) const {
-    if (tensor.device().is_cpu() && (tensor.dim() == 0 || argument.allows_cpu)) {
+    if (tensor.device().is_cpu() && ((tensor.dim() == 0 && !argument.written) || argument.allows_cpu)) {
       return;
     }
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, simacc:",
@@ -306,7 +311,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack
   run(op, *plan, stack);
 }
 
-// Operators with kernels of their own in Minimal.cpp and Random.cpp, or left to their composite.
+// Operators with kernels of their own in Minimal.cpp and Composite.cpp, or left to their composite.
 bool written_by_hand(const c10::OperatorName& name) {
   static const std::unordered_set<std::string> names{"aten::_copy_from", "aten::_copy_from_and_resize", "aten::_efficientzerotensor",
       "aten::_has_compatible_shallow_copy_type", "aten::_pin_memory", "aten::_reshape_alias", "aten::as_strided",

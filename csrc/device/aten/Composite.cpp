@@ -1,5 +1,5 @@
 // Operators that need more than a CPU kernel run in place: attention's choice of kernel, dropout's
-// generator, moving a parameter to the device.
+// generator, histograms of integers, moving a parameter to the device.
 #include "../runtime/Generator.h"
 #include "OnHost.h"
 
@@ -8,6 +8,7 @@
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/histc.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/library.h>
 
@@ -16,6 +17,7 @@ namespace {
 
 using at::Tensor;
 
+const OpInfo kHistc{"aten.histc", {}};
 const OpInfo kNativeDropout{"aten.native_dropout", {}};
 
 Tensor alias_with_grad(const Tensor& t) {
@@ -49,6 +51,17 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   return {out[0], out[1]};
 }
 
+// PyTorch's CPU kernel counts floating point numbers only; accelerators are asked to count integers too
+// (transformers counts tokens per expert so). Doubles hold every integer up to 2^53.
+Tensor histc(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  return on_host(kHistc, {self}, [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    if (at::isIntegralType(in[0].scalar_type(), /*includeBool=*/false)) {
+      return {at::histc(in[0].to(at::kDouble), bins, min, max).to(in[0].scalar_type())};
+    }
+    return {at::histc(in[0], bins, min, max)};
+  })[0];
+}
+
 // Whether `tensor.data = other` may change a tensor's device in place. PyTorch knows its own devices
 // only; without this, Module.to would make new parameters, untie tied ones and leave optimizers with
 // the old ones.
@@ -61,6 +74,7 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+  m.impl("histc", histc);
   m.impl("native_dropout", native_dropout);
 }
 

@@ -25,25 +25,26 @@ const OpInfo kCopy{"aten.copy_", {}};
 const OpInfo kCopyToDevice{"simacc.copy_to_device", {}};
 const OpInfo kCopyToHost{"simacc.copy_to_host", {}};
 
-void check_factory(c10::ScalarType dtype, optional<c10::Layout> layout) {
+void check_factory(c10::ScalarType dtype, optional<c10::Layout> layout, optional<c10::Device> device) {
+  check_device_index(device ? device->index() : c10::DeviceIndex{0});
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "simacc has no ", *layout,
       " tensors; expected layout torch.strided");
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(dtype), "simacc has no quantized tensors; got dtype ", dtype,
       ", use an integer dtype with explicit scales");
 }
 
-Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout, optional<c10::Device>,
-    optional<bool>, optional<c10::MemoryFormat> memory_format) {
+Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
+    optional<c10::Device> device, optional<bool>, optional<c10::MemoryFormat> memory_format) {
   const auto type = c10::dtype_or_default(dtype);
-  check_factory(type, layout);
+  check_factory(type, layout, device);
   return at::detail::empty_generic(
       size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type, memory_format);
 }
 
 Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c10::ScalarType> dtype,
-    optional<c10::Layout> layout, optional<c10::Device>, optional<bool>) {
+    optional<c10::Layout> layout, optional<c10::Device> device, optional<bool>) {
   const auto type = c10::dtype_or_default(dtype);
-  check_factory(type, layout);
+  check_factory(type, layout, device);
   return at::detail::empty_strided_generic(
       size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../recorder/Recorder.h"
+#include "../runtime/HostLimit.h"
 #include "Alias.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -16,21 +17,23 @@ namespace simacc {
 template <class Compute>
 std::vector<at::Tensor> on_host(const OpInfo& op, std::initializer_list<at::Tensor> inputs, Compute compute) {
   std::vector<at::Tensor> aliases, outputs;
-  c10::DeviceIndex device = 0;
   for (const auto& t : inputs) {
-    aliases.push_back(t.defined() && on_device(t) ? host_view(t) : t);
+    TORCH_CHECK(!t.defined() || on_device(t), "Expected all tensors to be on the same device, but found at least two devices, simacc:0 and ",
+        t.device().str(), "! (when checking arguments in method ", op.name, ")");
+    aliases.push_back(t.defined() ? host_view(t) : t);
   }
   {
     const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    const HostLimitScope limit;
     outputs = compute(aliases);
   }
   for (auto& t : outputs) {
-    t = t.defined() ? wrap(t, device) : t;
+    t = t.defined() ? wrap(t, 0) : t;
   }
   if (auto* recorder = Recorder::current()) {
     Call call(op);
     for (const auto& t : inputs) {
-      if (t.defined() && on_device(t)) {
+      if (t.defined()) {
         call.input(*t.unsafeGetTensorImpl());
       }
     }

@@ -40,8 +40,8 @@
 
 namespace simacc {
 
-void check_host_scalar(const at::Tensor& tensor, const Plan& plan, c10::DeviceIndex device) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0,
+void check_host_scalar(const at::Tensor& tensor, const Plan& plan, c10::DeviceIndex device, bool written) {
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0 && !written,
       "Expected all tensors to be on the same device, but found at least two devices, simacc:", static_cast<int>(device), " and ",
       tensor.device().str(), "! (when checking arguments in method ", plan.info.name, ")");
 }

@@ -21,8 +21,9 @@ namespace simacc {
 inline const c10::DispatchKeySet kAboveKernels =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
-// Raises PyTorch's own message for a tensor that is on neither this device nor a scalar on the host.
-void check_host_scalar(const at::Tensor& tensor, const Plan& plan, c10::DeviceIndex device);
+// Raises PyTorch's own message for a tensor that is on neither this device nor a scalar on the host; a
+// scalar that is written must be on the device too.
+void check_host_scalar(const at::Tensor& tensor, const Plan& plan, c10::DeviceIndex device, bool written = false);
 
 // One argument on its way to the host. Anything but a tensor passes through.
 template <class T>
@@ -64,12 +65,18 @@ template <>
 struct Passed<at::Tensor&> {
   at::Tensor& original;
   at::Tensor stand_in;
-  Passed(at::Tensor& given, const Plan& plan, Call* call) : original(given), stand_in(to_host(given, plan, call)) {}
+  Passed(at::Tensor& given, const Plan& plan, Call* call) : original(given), stand_in(checked(given, plan, call)) {}
   at::Tensor& host() {
     return stand_in;
   }
   void finish() {
     adopt_layout(original, stand_in);
+  }
+  static at::Tensor checked(const at::Tensor& given, const Plan& plan, Call* call) {
+    if (C10_UNLIKELY(!on_device(given))) {
+      check_host_scalar(given, plan, 0, /*written=*/true);
+    }
+    return to_host(given, plan, call);
   }
 };
 

@@ -140,7 +140,7 @@ PYBIND11_MODULE(_device, m) {
   m.def("set_phase", [](uint8_t phase) { return std::exchange(thread_state().phase, phase); });
   m.def("pause", [] { ++thread_state().paused; });
   m.def("resume", [] { --thread_state().paused; });
-  m.def("clear_scopes", &clear_scopes);
+  m.def("forget_scopes", &forget_scopes);
 
   py::class_<Mark, std::shared_ptr<Mark>>(m, "Mark")
       .def_readonly("id", &Mark::id)

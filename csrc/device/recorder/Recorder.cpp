@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 namespace simacc {
@@ -12,6 +13,19 @@ namespace {
 
 constexpr std::string_view kKindName = "SIMACC_RECORDER";
 const c10::DebugInfoKind kKind(&kKindName);
+
+constexpr uint64_t kNoForward = std::numeric_limits<uint64_t>::max();  // what nodes that accumulate gradients have
+
+// Hooks are installed anew with the first recording that wants scopes: what a thread pushed before,
+// for a module that was still running when the old hooks went, is void.
+std::atomic<uint64_t> scope_epoch{0};
+
+// The innermost module this thread is in; null outside of all.
+const int32_t* current_scope() {
+  const auto& state = thread_state();
+  const bool valid = !state.scopes.empty() && state.scope_epoch == scope_epoch.load(std::memory_order_relaxed);
+  return valid ? &state.scopes.back() : nullptr;
+}
 
 const OpInfo kSynchronize{"simacc.synchronize", {}};
 const OpInfo kRecordEvent{"simacc.record_event", {}};
@@ -100,12 +114,15 @@ void Recorder::append_call(Call& call) {
   const int32_t signature = intern(call);
   uint8_t phase = thread_state().phase;
   int32_t scope = 0;
-  const auto& scopes = thread_state().scopes;
+  const int32_t* inside = current_scope();
   if (const auto node = torch::autograd::get_current_node()) {
     phase = kBackward;
-    scope = scopes.empty() ? scope_of_forward(node->thread_id(), node->sequence_nr()) : scopes.back();
-  } else if (!scopes.empty()) {
-    scope = scopes.back();
+    scope = inside != nullptr ? *inside : scope_of_forward(node->thread_id(), node->sequence_nr());
+  } else if (inside != nullptr) {
+    if (phase == kOptimizer) {
+      phase = kForward;  // the model that an optimizer's closure calls
+    }
+    scope = *inside;
   }
   append(signature, phase, scope, call.ids());
 }
@@ -211,7 +228,7 @@ void Recorder::enter_scope_at(uint64_t thread, uint64_t sequence, int32_t scope)
 int32_t Recorder::scope_of_forward(uint64_t thread, uint64_t sequence) {
   const std::lock_guard<SpinLock> lock(lock_);
   const auto found = scope_starts_.find(thread);
-  if (found == scope_starts_.end()) {
+  if (found == scope_starts_.end() || sequence == kNoForward) {
     return 0;
   }
   const auto& starts = found->second;
@@ -222,28 +239,33 @@ int32_t Recorder::scope_of_forward(uint64_t thread, uint64_t sequence) {
 
 namespace {
 void scope_changed() {
-  if (auto* recorder = Recorder::current()) {
-    const auto& scopes = thread_state().scopes;
-    recorder->enter_scope_at(at::RecordFunction::currentThreadId(), at::sequence_number::peek(), scopes.empty() ? 0 : scopes.back());
+  auto* recorder = Recorder::current();
+  if (recorder != nullptr && recorder != Recorder::root().get()) {  // the root keeps no scopes, and lives for ever
+    const int32_t* scope = current_scope();
+    recorder->enter_scope_at(at::RecordFunction::currentThreadId(), at::sequence_number::peek(), scope == nullptr ? 0 : *scope);
   }
 }
 }  // namespace
 
 void push_scope(int32_t scope) {
-  thread_state().scopes.push_back(scope);
+  auto& state = thread_state();
+  if (current_scope() == nullptr) {
+    state.scopes.clear();
+    state.scope_epoch = scope_epoch.load(std::memory_order_relaxed);
+  }
+  state.scopes.push_back(scope);
   scope_changed();
 }
 
 void pop_scope() {
-  auto& scopes = thread_state().scopes;
-  if (!scopes.empty()) {
-    scopes.pop_back();
+  if (current_scope() != nullptr) {
+    thread_state().scopes.pop_back();
     scope_changed();
   }
 }
 
-void clear_scopes() {
-  thread_state().scopes.clear();
+void forget_scopes() {
+  scope_epoch.fetch_add(1, std::memory_order_relaxed);
 }
 
 int64_t event_ps(Mark& mark) {

@@ -81,7 +81,6 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   void append(int32_t signature, uint8_t phase, int32_t scope, std::span<const int64_t> tensors);
   void append_call(Call& call);
   void emit_waits();
-  int32_t scope_now(uint8_t phase);
   int32_t scope_of_forward(uint64_t thread, uint64_t sequence);
 
   SpinLock lock_;
@@ -104,13 +103,14 @@ struct ThreadState {
   uint8_t phase = kForward;
   int paused = 0;
   c10::StreamId stream = 0;
-  std::vector<int32_t> scopes;
+  std::vector<int32_t> scopes;  // of the modules this thread is in, valid while scope_epoch is the current one
+  uint64_t scope_epoch = 0;
 };
 ThreadState& thread_state();
 
 void push_scope(int32_t scope);
 void pop_scope();
-void clear_scopes();
+void forget_scopes();  // on every thread
 
 // Called when the root recorder's tape has grown past kRootRows without anyone asking for time, and
 // when an event's time is wanted. Set once by the Python half.

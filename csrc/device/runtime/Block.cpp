@@ -2,6 +2,7 @@
 
 #include "HostLimit.h"
 
+#include <ATen/native/Resize.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
@@ -156,6 +157,11 @@ c10::Storage host_storage(const c10::StorageImpl& storage) {
       c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false));
 }
 
+void check_device_index(c10::DeviceIndex index) {
+  TORCH_CHECK(index < kDeviceCount, "expected a simacc device index below ", static_cast<int>(kDeviceCount), ", got ",
+      static_cast<int>(index));
+}
+
 void refresh(c10::StorageImpl& device_storage) {
   Block* block = block_of(device_storage);
   if (block == nullptr) {
@@ -165,12 +171,22 @@ void refresh(c10::StorageImpl& device_storage) {
   if (bytes == block->counted_bytes && block->host.data() == device_storage.data()) {
     return;
   }
-  charge(block->device, static_cast<int64_t>(bytes) - static_cast<int64_t>(block->counted_bytes));
+  // The kernel has freed the old bytes, so the device side must move whether they can be charged or not.
+  const auto follow = [&] {
+    auto old = device_storage.set_data_ptr(
+        c10::DataPtr(block->host.mutable_data(), block, &delete_block, c10::Device(kDeviceType, block->device)));
+    old.release_context();  // the same Block, now owned by the new pointer
+    device_storage.set_nbytes(block->counted_bytes);
+  };
+  try {
+    charge(block->device, static_cast<int64_t>(bytes) - static_cast<int64_t>(block->counted_bytes));
+  } catch (const c10::OutOfMemoryError&) {
+    at::native::resize_bytes_cpu(block->host.unsafeGetStorageImpl(), block->counted_bytes);
+    follow();
+    throw;
+  }
   block->counted_bytes = bytes;
-  auto old = device_storage.set_data_ptr(
-      c10::DataPtr(block->host.mutable_data(), block, &delete_block, c10::Device(kDeviceType, block->device)));
-  old.release_context();  // the same Block, now owned by the new pointer
-  device_storage.set_nbytes(bytes);
+  follow();
 }
 
 MemoryUse memory_use(c10::DeviceIndex device) {

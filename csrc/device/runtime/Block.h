@@ -36,6 +36,9 @@ void delete_block(void* block);
 // The next serial number, shared by storages and events so that a trace has one id space.
 int64_t next_id();
 
+// Raises for an index that no device has.
+void check_device_index(c10::DeviceIndex index);
+
 // The Block behind a device storage; null for memory that PyTorch only borrowed (at::from_blob, which
 // writes storages to files).
 inline Block* block_of(const c10::StorageImpl& storage) {
@@ -53,7 +56,8 @@ c10::Storage host_storage(const c10::StorageImpl& storage);
 // A device storage that takes over a host storage's bytes. Raises OutOfMemoryError past the capacity.
 c10::Storage adopt(c10::Storage host, c10::DeviceIndex device);
 
-// After a kernel resized the host storage behind `device_storage`: make the device side match.
+// After a kernel resized the host storage behind `device_storage`: make the device side match. Past the
+// capacity, gives the host storage its old size back and raises OutOfMemoryError.
 void refresh(c10::StorageImpl& device_storage);
 
 MemoryUse memory_use(c10::DeviceIndex device);

@@ -62,6 +62,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 }
 
 at::Generator new_generator(c10::DeviceIndex device) {
+  check_device_index(device);
   return at::make_generator<GeneratorImpl>(device < 0 ? 0 : device, at::detail::createCPUGenerator());
 }
 

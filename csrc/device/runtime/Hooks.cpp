@@ -79,17 +79,17 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return kDeviceCount;
   }
   void setCurrentDevice(c10::DeviceIndex device) const override {
-    check(device);
+    check_device_index(device);
   }
   c10::DeviceIndex getCurrentDevice() const override {
     return 0;
   }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
-    check(device);
+    check_device_index(device);
     return 0;
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
-    check(device);
+    check_device_index(device);
     return 0;
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
@@ -112,12 +112,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     auto& impl = *storage.unsafeGetStorageImpl();
     at::native::resize_bytes_cpu(host_storage(impl).unsafeGetStorageImpl(), bytes);
     refresh(impl);
-  }
-
- private:
-  static void check(c10::DeviceIndex device) {
-    TORCH_CHECK(device < kDeviceCount, "expected a simacc device index below ", static_cast<int>(kDeviceCount), ", got ",
-        static_cast<int>(device));
   }
 };
 
