@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from simdevice.errors import UncostedOperatorError
-from simdevice.records import Cost, Signature
+from simdevice.errors import SpecError, UncostedOperatorError, UnknownNameError
+from simdevice.records import CATEGORIES, Cost, Signature
 
 __all__ = ["Costs", "Rule", "RuleFunction", "base_name", "register", "registered", "streamed"]
 
@@ -73,11 +73,13 @@ class Costs:
     """The registry with a caller's own rules on top; `strict` turns a missing rule into an error.
 
     An operator without a rule is category `unknown`: charged for its bytes, FLOPs unknown.
+
+    Raises:
+        SpecError: rules that are not functions under canonical operator names.
     """
 
     def __init__(self, rules: Mapping[str, Rule | RuleFunction] | None = None, *, strict: bool = False) -> None:
-        own = {n: r if isinstance(r, Rule) else Rule(r) for n, r in (rules or {}).items()}
-        self._own, self._strict = own, strict
+        self._own, self._strict = _own_rules(rules or {}), strict
 
     def rule(self, name: str) -> Rule | None:
         """The rule that costs this operator, or None."""
@@ -97,10 +99,12 @@ class Costs:
 
         Raises:
             UncostedOperatorError: no rule, and `strict` was asked for.
+            SpecError: a caller's rule raised, or gave something that is no cost.
         """
         found = self.rule(signature.name)
         if found is not None:
-            cost = found.function(signature)
+            own = found in self._own.values()
+            cost = _asked(found, signature) if own else found.function(signature)
             if self._strict and cost.category == "unknown":
                 raise UncostedOperatorError(f"no cost for {signature.name!r}: {cost.reason}")
             return cost
@@ -119,3 +123,36 @@ class Costs:
         if self._strict:
             raise UncostedOperatorError(f"no cost for {signature.name!r}: {reason}")
         return streamed(signature, "unknown", None, reason=reason)
+
+
+def _own_rules(rules: Mapping[str, Rule | RuleFunction]) -> dict[str, Rule]:
+    """A caller's rules; a name that could never match is said, not ignored."""
+    if not isinstance(rules, Mapping):
+        raise SpecError(f"expected rules as a mapping of operator names to functions, got {rules!r}")
+    own = {}
+    for name, rule in rules.items():
+        if not isinstance(name, str) or "::" in name or "." not in name:
+            raise SpecError(f"expected the name of an operator such as 'aten.mm' for a rule, got {str(name)!r}")
+        made = rule if isinstance(rule, Rule) else Rule(rule)
+        if not callable(made.function):
+            raise SpecError(f"expected a function of a signature as the rule for {name!r}, got {rule!r}")
+        own[name] = made
+    return own
+
+
+def _asked(rule: Rule, signature: Signature) -> Cost:
+    """What a caller's rule says, checked: totals and reports trust a cost."""
+    try:
+        cost = rule.function(signature)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise SpecError(f"the rule for {signature.name!r} raised {type(error).__name__}: {reason}") from error
+    if not isinstance(cost, Cost):
+        raise SpecError(f"expected a Cost from the rule for {signature.name!r}, got {cost!r}")
+    if cost.category not in CATEGORIES:
+        raise UnknownNameError(f"category from the rule for {signature.name!r}", cost.category, CATEGORIES)
+    for field in ("flops", "bytes_read", "bytes_written", "weight_bytes"):
+        value = getattr(cost, field)
+        if not (isinstance(value, int) and value >= 0) and not (field == "flops" and value is None):
+            raise SpecError(f"expected {field} of {signature.name!r} as a whole number from 0 on, got {value!r}")
+    return cost

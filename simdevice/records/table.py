@@ -58,9 +58,11 @@ class OpTable:
 
     def append(self, signature: Signature, cost: Cost | None = None) -> int:
         """Add a signature that is known to be new (with its cost where a file already holds it)."""
+        if cost is None:
+            cost = self._cost_of(signature)  # first: a rule that raises must not leave a signature without a cost
         index = self._index[signature] = len(self.signatures)
         self.signatures.append(signature)
-        self.costs.append(self._cost_of(signature) if cost is None else cost)
+        self.costs.append(cost)
         return index
 
     def subset(self, indices: Iterable[int]) -> OpTable:
