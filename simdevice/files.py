@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
+from simdevice.errors import SpecError
+
 __all__ = ["atomic_write", "config_root"]
 
 
@@ -22,9 +24,18 @@ def config_root() -> Path:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that appears under `path` only when the block ends well: a temporary neighbour, then a rename."""
+    """A file that appears under `path` only when the block ends well: a temporary neighbour, then a rename.
+
+    Raises:
+        SpecError: no file can be made there.
+    """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    if target.is_dir():
+        raise SpecError(f"cannot write {target}: it is a folder")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise SpecError(f"cannot write {target}: {error.strerror} ({target.parent})") from None
     try:
         with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file

@@ -17,7 +17,17 @@ from rich.text import Text
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.records import Trace
 
-__all__ = ["capture", "check_output", "console", "load_or_capture", "parse_dims", "print_json", "progress", "table"]
+__all__ = [
+    "capture",
+    "check_output",
+    "console",
+    "is_trace_file",
+    "load_or_capture",
+    "parse_dims",
+    "print_json",
+    "progress",
+    "table",
+]
 
 _WIDTH = 140  # of tables where no terminal says how wide it is
 
@@ -134,19 +144,25 @@ def load_or_capture(target: str, **options: Any) -> Trace:
     Raises:
         SimdeviceError: neither, or options that don't fit.
     """
-    path = Path(target)
-    if path.suffix == ".npz" or (path.suffix == ".json" and _is_trace(path)):
+    if is_trace_file(target):
         defaults = {"batch": 1, "frontend": "dispatch", "scopes": True, "shapes": "infer"}
         given = [name for name, value in options.items() if value not in (None, False, [], defaults.get(name))]
         if given:
             raise SpecError(f"{target} is a trace already: --{given[0]} doesn't apply")
         with progress(f"reading {target}"):
-            return Trace.load(path)
+            return Trace.load(target)
     return capture(target, **options)
 
 
-def _is_trace(path: Path) -> bool:
-    """Whether a JSON file is a trace rather than a model's configuration, by its first keys."""
+def is_trace_file(target: str) -> bool:
+    """Whether this is a trace rather than a model; a JSON file says so by its first keys.
+
+    Raises:
+        FileFormatError: a JSON file that is neither.
+    """
+    path = Path(target)
+    if path.suffix != ".json":
+        return path.suffix == ".npz"
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             head = file.read(4096)

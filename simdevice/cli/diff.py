@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simdevice.cli._common import console, load_or_capture, print_json, table
+from simdevice.cli._common import console, is_trace_file, load_or_capture, print_json, table
 from simdevice.cli._options import DecodeOption, FakeOption, FrontendOption, JsonOption, TokensOption
 from simdevice.records.diff import Diff, Totals, diff
 from simdevice.units import format_bytes, format_count
@@ -31,17 +31,13 @@ def command(
 ) -> None:
     """Compare two traces: operators, FLOPs, bytes and where they first part. Options are for models among the two."""
     options: dict[str, Any] = {"tokens": tokens, "decode": decode, "fake": fake, "frontend": frontend}
-    found = diff(*(load_or_capture(side, **options if not _is_file(side) else {}) for side in (before, after)))
+    found = diff(*(load_or_capture(side, **{} if is_trace_file(side) else options) for side in (before, after)))
     if json:
         print_json(_plain(found))
     else:
         _show(found)
     if check and not found.same_arithmetic:
         raise typer.Exit(1)
-
-
-def _is_file(side: str) -> bool:
-    return side.endswith((".npz", ".json"))
 
 
 def _plain(found: Diff) -> dict[str, Any]:

@@ -266,6 +266,13 @@ def _without_data(fake: str | None, device: str) -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise CaptureError(f"{error.func} needs numbers, and fake tensors have none: trace real ones") from error
+    except AssertionError as error:
+        if fake is None or "FakeTensor" not in str(error):
+            raise
+        raise CaptureError(
+            "the program uses real tensors that are not among its inputs, which fake ones don't mix with: "
+            "give them (or the module) as inputs, or leave fake out"
+        ) from error
     except (RuntimeError, NotImplementedError, UnsupportedOperatorException) as error:
         if fake is not None or device != "meta":
             raise

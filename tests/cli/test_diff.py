@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from simacc_runner import Simacc
 
 
@@ -20,3 +23,11 @@ def test_different_arithmetic_is_shown_and_checked(simacc: Simacc) -> None:
     assert data["same_arithmetic"] is False
     assert data["after"]["flops"] == 2 * data["before"]["flops"]
     assert data["after"]["weight_bytes"] == data["before"]["weight_bytes"]
+
+
+def test_options_apply_to_configuration_files_too(simacc: Simacc, tmp_path: Path) -> None:
+    size = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "n_positions": 64}
+    (tmp_path / "small.json").write_text(json.dumps({"model_type": "gpt2", **size}))
+    simacc("trace", "small.json", "--tokens", 8, "-o", "small.npz")
+    assert simacc("diff", "small.npz", "small.json", "--tokens", 8, "--check").code == 0
+    assert simacc("diff", "small.npz", "small.json", "--tokens", 9, "--check").code == 1

@@ -32,7 +32,10 @@ def test_help_lists_every_command_and_needs_no_torch(simacc: Simacc) -> None:
         (["trace", "gpt2", "--dtype", "float61"], "unknown dtype 'float61': did you mean 'float64'?"),
         (["trace", "gpt2", "-o", "none/t.json"], "cannot write none/t.json: there is no folder none"),
         (["trace", "gpt2", "-o", "."], "cannot write .: it is a folder"),
-        (["trace", "some/model"], "expected a model name, a config.json, an .onnx file or package.module:function, got 'some/model'"),
+        (
+            ["trace", "some/model"],
+            "expected a model name, a config.json, an .onnx file or package.module:function, got 'some/model'",
+        ),
         (["trace", "none.json"], "cannot read none.json: No such file or directory"),
         (["trace", "nowhere:f"], "cannot import 'nowhere' for 'nowhere:f': no module named 'nowhere'"),
         (["cost", "none.npz"], "cannot read none.npz: No such file or directory"),

@@ -26,6 +26,12 @@ def broken():
 def wrong():
     return 3
 
+def three():
+    return 1, 2, 3
+
+def leaves():
+    raise SystemExit(7)
+
 def misfit():
     return torch.nn.Linear(4, 2), torch.ones(3, 5)
 
@@ -79,6 +85,8 @@ def test_a_function_returns_a_module_and_its_inputs(simacc: Simacc, module: str,
     [
         ("broken", "{} raised ValueError: no luck"),
         ("wrong", "expected {} to return (module, inputs), got int"),
+        ("three", "expected {} to return (module, inputs), got a tuple of 3"),
+        ("leaves", "{} raised SystemExit: 7"),
         ("misfit", "{} raised RuntimeError while it was traced: "),
         ("constant", "{} is no function but int"),
         ("lyer", "unknown function of "),

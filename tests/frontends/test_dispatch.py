@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import simdevice as sd
-from simdevice.errors import UncostedOperatorError, UnknownNameError
+from simdevice.errors import CaptureError, UncostedOperatorError, UnknownNameError
 from simdevice.records import Cost, Op, Trace
 
 F = torch.nn.functional
@@ -398,6 +398,12 @@ def test_fake_tensors_leave_the_module_as_it_was_also_after_an_error() -> None:
         sd.trace(model, torch.ones(1, 4, 8, 8), fake="cpu")
     assert {name: id(t) for name, t in [*model.named_parameters(), *model.named_buffers()]} == before
     assert model(torch.ones(1, 3, 8, 8)).shape == (1, 10)
+
+
+def test_a_function_over_real_tensors_of_its_own_says_what_fake_ones_need() -> None:
+    layer = nn.Linear(4, 4)
+    with pytest.raises(CaptureError, match=r"^the program uses real tensors that are not among its inputs, "):
+        sd.trace(lambda x: layer(x), torch.ones(2, 4), fake="cpu")
 
 
 def test_tied_parameters_stay_one_weight_under_fake_tensors() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from trace_strategies import traces
 
-from simdevice.errors import FileFormatError
+from simdevice.errors import FileFormatError, SpecError
 from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
 X = TensorSpec((2, 3), "float32")
@@ -215,3 +216,10 @@ def test_a_simfront_category_or_element_size_without_counterpart_is_named(tmp_pa
         path.write_text(json.dumps(broken))
         with pytest.raises(FileFormatError, match=f"^{path}: {reason}$"):
             Trace.load(path)
+
+
+def test_a_path_that_cannot_be_written_is_one_line_that_names_it(trace: Trace, tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "no" / "t.json", "No such file or directory"), (tmp_path, "it is a folder")):
+        with pytest.raises(SpecError, match=f"^cannot write {re.escape(str(path))}: {reason}"):
+            trace.save(path)
+    assert not list(tmp_path.iterdir())

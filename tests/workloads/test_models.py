@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import simdevice as sd
 from simdevice.errors import CaptureError, FileFormatError, SpecError, UnknownNameError
+from simdevice.workloads.resolve import resolve
 
 TOKENS = 2048
 
@@ -367,6 +368,12 @@ def test_a_configuration_file_builds_what_its_fields_say(tmp_path: Path) -> None
 
 def test_names_lists_what_builds() -> None:
     assert sd.models.names() == ["gpt2", "llama3-70b", "llama3-8b", "mistral-7b", "qwen2.5-0.5b", "tiny-cnn"]
+
+
+def test_a_name_with_dots_is_a_name_and_no_file() -> None:
+    assert resolve("qwen2.5-0.5b", tokens=4).name == "qwen2.5-0.5b"
+    with pytest.raises(UnknownNameError, match=r"^unknown model 'qwen2.5-0.5': did you mean 'qwen2.5-0.5b'\?$"):
+        resolve("qwen2.5-0.5")
 
 
 @pytest.mark.parametrize(
