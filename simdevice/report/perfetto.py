@@ -19,14 +19,21 @@ from numpy.typing import NDArray
 from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.records import Run
+from simdevice.report.protobuf import Fields, chosen, message, same, varint
 from simdevice.report.timeline import lanes
 from simdevice.report.utilisation import Series, buffer_series, fifo_series
 
-__all__ = ["MAX_SLICES", "Track", "left_out", "tracks", "write_chrome", "write_perfetto"]
+__all__ = ["MAX_SLICES", "Track", "check_installed", "left_out", "tracks", "write_chrome", "write_perfetto"]
 
 Int64 = NDArray[np.int64]
 
 MAX_SLICES = 1_000_000
+
+BATCH = 1 << 16
+"""Slices that are encoded at once: a bound on memory."""
+
+PACKET = 1
+"""The field number of `packet` in Perfetto's Trace message."""
 
 PS_PER_NS = 1000
 PS_PER_US = 10**6
@@ -90,6 +97,10 @@ def _names(run: Run) -> list[str]:
     return [s.name for s in run.trace.table.signatures]
 
 
+def _batches(length: int) -> Iterator[slice]:
+    return (slice(i, i + BATCH) for i in range(0, length, BATCH))
+
+
 def write_chrome(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) -> None:
     """Chrome's trace event JSON, which chrome://tracing and Perfetto open."""
     kept, missing = tracks(run, max_slices)
@@ -102,48 +113,71 @@ def write_chrome(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) ->
         file.write(f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(note)}, "traceEvents": [\n')
         file.write(json.dumps({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": run.device}}))
         for event in _chrome_events(run, kept):
-            file.write(",\n" + json.dumps(event))
+            file.write(",\n" + event)
         file.write("\n]}\n")
 
 
-def _chrome_events(run: Run, kept: list[Track]) -> Iterator[dict[str, Any]]:
-    names, signature, scope = _names(run), run.trace.rows.signature, run.trace.rows.scope
+def _chrome_events(run: Run, kept: list[Track]) -> Iterator[str]:
+    """Each event as JSON; what is the same in many is encoded once."""
+    names = [json.dumps(name) for name in _names(run)]
+    scopes = [json.dumps(scope) for scope in run.trace.scopes]
+    signature, scope = run.trace.rows.signature, run.trace.rows.scope
     for tid, track in enumerate(kept, 1):
-        yield {"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": track.name}}
-        columns = (track.start_ps.tolist(), track.end_ps.tolist(), track.row.tolist())
-        for start, end, row in zip(*columns, strict=True):
-            event = {"ph": "X", "pid": 1, "tid": tid, "name": names[signature[row]]}
-            event |= {"ts": start / PS_PER_US, "dur": (end - start) / PS_PER_US}
-            if track.name == "operators":
-                event["args"] = {"module": run.trace.scopes[scope[row]], "row": row}
-            yield event
+        yield json.dumps({"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": track.name}})
+        for part in _batches(len(track.row)):
+            start, row = track.start_ps[part], track.row[part]
+            lasting = track.end_ps[part] - start
+            columns: list[NDArray[Any]] = [start / PS_PER_US, lasting / PS_PER_US, signature[row], scope[row], row]
+            for ts, dur, which, module, number in zip(*(c.tolist() for c in columns), strict=True):
+                args = f', "args": {{"module": {scopes[module]}, "row": {number}}}' if tid == 1 else ""
+                yield f'{{"ph": "X", "pid": 1, "tid": {tid}, "name": {names[which]}, "ts": {ts}, "dur": {dur}{args}}}'
     until = _until(kept)
     for name, series in _counters(run):
         times, values = _before(series, until)
-        for time, value in zip(times.tolist(), values.tolist(), strict=True):
-            yield {"ph": "C", "pid": 1, "name": name, "ts": time / PS_PER_US, "args": {name: value}}
+        for part in _batches(len(times)):
+            for ts, value in zip((times[part] / PS_PER_US).tolist(), values[part].tolist(), strict=True):
+                yield f'{{"ph": "C", "pid": 1, "name": "{name}", "ts": {ts}, "args": {{"{name}": {value}}}}}'
 
 
-def write_perfetto(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) -> None:
-    """Perfetto's own protobuf, packet by packet, so that a million slices need no memory to speak of.
+def check_installed() -> Any:
+    """Perfetto's message types.
 
     Raises:
         SimdeviceError: the perfetto package is not installed.
     """
-    messages = extra("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "perfetto", "a Perfetto trace")
+    return extra("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "perfetto", "a Perfetto trace")
+
+
+def write_perfetto(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) -> None:
+    """Perfetto's own protobuf.
+
+    Raises:
+        SimdeviceError: the perfetto package is not installed.
+    """
+    messages = check_installed()
     kept, missing = tracks(run, max_slices)
     with atomic_write(path, "wb") as file:
         _Writer(file, messages.TracePacket).write(run, kept, left_out(kept, missing, max_slices))
 
 
 class _Writer:
-    """One sequence of packets. Operator names are interned: a slice names one by its number."""
+    """One sequence of packets. Names of operators and modules are interned: a slice has their numbers.
+
+    The package makes the few packets that describe things, and one slice of every kind; their numbers are
+    then written in batches.
+    """
 
     SEQUENCE = 1
     PROCESS, FIRST_TRACK = 1, 2  # track identifiers
+    BEGIN, END, COUNTER = 1, 2, 4  # TrackEvent.Type
+    CLEARED, NEEDED = 1, 2  # TracePacket.SequenceFlags: of interned names
 
     def __init__(self, file: IO[bytes], packet: Any) -> None:
-        self.file, self.packet = file, packet()
+        self.file, self.new = file, packet
+        fields = packet.DESCRIPTOR.fields_by_name
+        self.timestamp, self.track_event = fields["timestamp"].number, fields["track_event"].number
+        event = fields["track_event"].message_type.fields_by_name
+        self.counter_value = event["counter_value"].number
 
     def write(self, run: Run, kept: list[Track], contents: str) -> None:
         self._start(run, contents)
@@ -153,70 +187,70 @@ class _Writer:
         until = _until(kept)
         for uuid, (name, series) in enumerate(_counters(run), self.FIRST_TRACK + len(kept)):
             self._describe(uuid, name, counter=True)
-            times, values = _before(series, until)
-            for time, value in zip((times // PS_PER_NS).tolist(), values.tolist(), strict=True):
-                event = self._event(time, uuid, 4)  # TYPE_COUNTER
-                event.counter_value = value
-                self._put()
+            self._counts(uuid, *_before(series, until))
 
     def _start(self, run: Run, contents: str) -> None:
-        packet = self._fresh()
-        packet.sequence_flags = 1  # SEQ_INCREMENTAL_STATE_CLEARED
+        packet = self._packet(self.CLEARED)
         packet.track_descriptor.uuid = self.PROCESS
         packet.track_descriptor.process.pid = 1
         packet.track_descriptor.process.process_name = f"{run.device}: {run.trace.origin.workload} ({contents})"
+        names = packet.interned_data
         for number, name in enumerate(_names(run), 1):
-            entry = packet.interned_data.event_names.add()
-            entry.iid, entry.name = number, name
-        self._put()
+            names.event_names.add(iid=number, name=name)
+        for number, scope in enumerate(run.trace.scopes, 1):
+            names.debug_annotation_string_values.add(iid=number, str=scope.encode())
+        names.debug_annotation_names.add(iid=1, name="module")
+        self._put(packet)
 
     def _describe(self, uuid: int, name: str, *, counter: bool = False) -> None:
-        descriptor = self._fresh().track_descriptor
+        packet = self._packet()
+        descriptor = packet.track_descriptor
         descriptor.uuid, descriptor.parent_uuid, descriptor.name = uuid, self.PROCESS, name
         if counter:
             descriptor.counter.SetInParent()
-        self._put()
+        self._put(packet)
 
     def _slices(self, run: Run, uuid: int, track: Track) -> None:
-        signature, scope = run.trace.rows.signature, run.trace.rows.scope
-        with_module = track.name == "operators"
-        starts, ends = ((t // PS_PER_NS).tolist() for t in (track.start_ps, track.end_ps))
-        for start, end, row in zip(starts, ends, track.row.tolist(), strict=True):
-            event = self._event(start, uuid, 1)  # TYPE_SLICE_BEGIN
-            event.name_iid = int(signature[row]) + 1
-            if with_module and scope[row]:
-                note = event.debug_annotations.add()
-                note.name, note.string_value = "module", run.trace.scopes[scope[row]]
-            self._put()
-            self._event(end, uuid, 2)  # TYPE_SLICE_END
-            self._put()
+        """Begin and end of every slice, in turns."""
+        signature, scope = run.trace.rows.signature[track.row], run.trace.rows.scope[track.row]
+        if track.name != "operators":
+            scope = np.zeros_like(scope)
+        kinds, which = np.unique(np.stack([signature, scope], axis=1), axis=0, return_inverse=True)
+        endings = [self._event(uuid, self.END)]
+        endings += [self._event(uuid, self.BEGIN, int(name), int(module)) for name, module in kinds]
+        for part in _batches(len(track.row)):
+            times = np.stack([track.start_ps[part], track.end_ps[part]], axis=1).reshape(-1) // PS_PER_NS
+            kind = np.zeros(len(times), np.int64)
+            kind[::2] = 1 + which.reshape(-1)[part]
+            self._put_many(times, chosen(endings, kind))
 
-    def _event(self, time_ns: int, uuid: int, kind: int) -> Any:
-        packet = self._fresh()
-        packet.timestamp = time_ns
-        packet.sequence_flags = 2  # SEQ_NEEDS_INCREMENTAL_STATE
-        event = packet.track_event
-        event.type, event.track_uuid = kind, uuid
-        return event
+    def _event(self, uuid: int, kind: int, name: int = 0, module: int = 0) -> bytes:
+        """A slice's packet without its time."""
+        packet = self._packet(self.NEEDED)
+        packet.track_event.type, packet.track_event.track_uuid = kind, uuid
+        if kind == self.BEGIN:
+            packet.track_event.name_iid = name + 1
+        if module:
+            packet.track_event.debug_annotations.add(name_iid=1, string_value_iid=module + 1)
+        data: bytes = packet.SerializeToString()
+        return data
 
-    def _fresh(self) -> Any:
-        self.packet.Clear()
-        self.packet.trusted_packet_sequence_id = self.SEQUENCE
-        return self.packet
+    def _counts(self, uuid: int, times_ps: Int64, values: Int64) -> None:
+        event = self.new(track_event={"type": self.COUNTER, "track_uuid": uuid}).track_event.SerializeToString()
+        rest = self._packet(self.NEEDED).SerializeToString()
+        for part in _batches(len(times_ps)):
+            rows = len(times_ps[part])
+            counted = message(self.track_event, same(event, rows) + varint(self.counter_value, values[part]))
+            self._put_many(times_ps[part] // PS_PER_NS, same(rest, rows) + counted)
 
-    def _put(self) -> None:
-        """One `packet` field of a Trace message: tag, length, bytes."""
-        data = self.packet.SerializeToString()
-        self.file.write(b"\x0a" + _varint(len(data)) + data)
+    def _packet(self, flags: int = 0) -> Any:
+        return self.new(trusted_packet_sequence_id=self.SEQUENCE, sequence_flags=flags)
 
+    def _put(self, packet: Any) -> None:
+        self.file.write(message(PACKET, same(packet.SerializeToString(), 1)).to_bytes())
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    def _put_many(self, times_ns: Int64, rest: Fields) -> None:
+        self.file.write(message(PACKET, varint(self.timestamp, times_ns) + rest).to_bytes())
 
 
 def _counters(run: Run) -> list[tuple[str, Series]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ from tile_runs import ADD, edge, made, tiny_cnn
 
 import simdevice as sd
 from simdevice.errors import SimdeviceError
+from simdevice.report import perfetto
 from simdevice.report.perfetto import tracks, write_chrome, write_perfetto
 from simdevice.report.timeline import busy_fraction, lanes, write_png
+from simdevice.report.utilisation import buffer_series
+from simdevice.workloads.ntt import rns_product_trace
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -123,7 +127,39 @@ def test_perfetto_reads_back_slice_for_slice(tmp_path: Path) -> None:
     expected = [op.name for op in run.trace.ops if op.category != "view"]
     assert [names[p.track_event.name_iid] for p in operators] == expected
     assert max(p.timestamp for p in ends) == 104_438  # ns
+    counts = [p for p in trace.packet if named.get(p.track_event.track_uuid) == "buffer bytes"]
+    series = buffer_series(run)
+    assert [p.timestamp for p in counts] == (series.times_ps // 1000).tolist()
+    assert [p.track_event.counter_value for p in counts] == series.values.tolist()
     assert "complete" in trace.packet[0].track_descriptor.process.process_name
+
+
+def test_operators_name_their_modules_once(tmp_path: Path) -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    run = edge().run(rns_product_trace(2**10, 3))
+    write_perfetto(run, tmp_path / "t.pftrace")
+    trace = messages.Trace.FromString((tmp_path / "t.pftrace").read_bytes())
+    interned = trace.packet[0].interned_data
+    modules = {e.iid: e.str.decode() for e in interned.debug_annotation_string_values}
+    assert [e.name for e in interned.debug_annotation_names] == ["module"]
+    said = [
+        modules[p.track_event.debug_annotations[0].string_value_iid]
+        for p in trace.packet
+        if p.track_event.debug_annotations
+    ]
+    assert said == [f"limb{i}" for i in range(3) for _ in range(4)]
+
+
+@pytest.mark.parametrize("write", [write_perfetto, write_chrome])
+def test_files_do_not_depend_on_how_many_slices_are_encoded_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., None]
+) -> None:
+    pytest.importorskip("perfetto", reason="perfetto (the 'perfetto' extra) is not installed")
+    run = edge(buffer_bytes="128 KiB").run(tiny_cnn(8))
+    write(run, tmp_path / "whole")
+    monkeypatch.setattr(perfetto, "BATCH", 7)
+    write(run, tmp_path / "pieces")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "pieces").read_bytes()
 
 
 def test_a_bounded_file_says_what_it_left_out(tmp_path: Path) -> None:
