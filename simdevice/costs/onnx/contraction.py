@@ -33,9 +33,11 @@ def _depth(signature: Signature, transposed: str) -> int:
     return signature.inputs[0].shape[-2 if signature.attribute(transposed) else -1]
 
 
-@register(*microsoft("FusedMatMul TransposeMatMul GemmFloat8"), attributes=("transA",))
+@register(*microsoft("FusedMatMul TransposeMatMul GemmFloat8"), attributes=("transA", "transBatchA"))
 def fused_product(signature: Signature) -> Cost:
-    """A product of operands that may be stored transposed."""
+    """A product of operands that may be stored transposed, A's rows even as its first dimension."""
+    if signature.attribute("transA") and signature.attribute("transBatchA"):
+        return _product(signature, signature.inputs[0].shape[0])
     return _product(signature, _depth(signature, "transA"))
 
 

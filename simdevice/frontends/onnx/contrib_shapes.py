@@ -72,10 +72,7 @@ _LIKE_ONNX: dict[str, tuple[str, tuple[int, ...]]] = {
     "FusedConv": ("Conv", (0, 1, 2)),
     "FusedGemm": ("Gemm", (0, 1, 2)),
     "GridSample": ("GridSample", (0, 1)),
-    "QGemm": ("Gemm", (0, 3)),
     "QLinearAdd": ("Add", (0, 3)),
-    "QLinearAveragePool": ("AveragePool", (0,)),
-    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
     "QLinearMul": ("Mul", (0, 3)),
     "QLinearReduceMean": ("ReduceMean", (0,)),
 }
@@ -116,13 +113,29 @@ def _norm(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
 
 
 def _product(node: NodeProto, inputs: Sequence[Value | None], right: int = 1, dtype: str = "") -> Found:
-    left, other = list(_shape(inputs, 0)), list(_shape(inputs, right))
-    if attribute(node, "transA", 0):
-        left[-2:] = left[:-3:-1]
-    if attribute(node, "transB", 0):
-        other[-2:] = other[:-3:-1]
-    batch = _broadcast(tuple(left[:-2]), tuple(other[:-2]))
+    left = _operand(node, _shape(inputs, 0), "A")
+    other = _operand(node, _shape(inputs, right), "B")
+    batch = _broadcast(left[:-2], other[:-2])
     return [((*batch, *left[-2:-1], *other[-1:]), dtype or _dtype(inputs))]
+
+
+def _operand(node: NodeProto, shape: Shape, side: str) -> Shape:
+    """As it is multiplied: `transBatch` puts the first dimension after the others but the last, `trans` swaps two."""
+    if attribute(node, f"transBatch{side}", 0):
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    return (*shape[:-2], shape[-1], shape[-2]) if attribute(node, f"trans{side}", 0) else shape
+
+
+def _quantized_gemm(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
+    """A first, B fourth; without a zero point for it (the ninth) the result is a float."""
+    zero_point = _given(inputs, 8)
+    return _product(node, inputs, right=3, dtype=zero_point.dtype if zero_point is not None else "float32")
+
+
+def _where(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
+    """The condition, X with its scale and zero point, Y."""
+    shape = _broadcast(_shape(inputs, 0), _broadcast(_shape(inputs, 1), _shape(inputs, 4)))
+    return [(shape, _dtype(inputs, 1))]
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
@@ -252,8 +265,20 @@ def _quantized_convolution(node: NodeProto, inputs: Sequence[Value | None]) -> F
 
 
 def _nhwc_pool(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
-    batch, *spatial, channels = _shape(inputs, 0)
-    return [((batch, *_windows(node, spatial, attribute(node, "kernel_shape")), channels), _dtype(inputs))]
+    return [(_pooled(node, _shape(inputs, 0), channels_last=True), _dtype(inputs))]
+
+
+def _quantized_pool(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
+    return [(_pooled(node, _shape(inputs, 0), channels_last=bool(attribute(node, "channels_last", 0))), _dtype(inputs))]
+
+
+def _pooled(node: NodeProto, shape: Shape, *, channels_last: bool) -> Shape:
+    """A window per place; without a kernel one window over everything."""
+    batch, channels = shape[0], shape[-1 if channels_last else 1]
+    spatial = shape[1:-1] if channels_last else shape[2:]
+    kernel = attribute(node, "kernel_shape", spatial)
+    places = _windows(node, spatial, kernel)
+    return (batch, *places, channels) if channels_last else (batch, channels, *places)
 
 
 def _windows(node: NodeProto, spatial: Sequence[int], kernel: Sequence[int]) -> list[int]:
@@ -264,8 +289,9 @@ def _windows(node: NodeProto, spatial: Sequence[int], kernel: Sequence[int]) -> 
     pads = attribute(node, "pads", [0] * (2 * dims))
     if attribute(node, "auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
         return [-(-n // s) for n, s in zip(spatial, strides, strict=True)]
+    up = int(bool(attribute(node, "ceil_mode", 0)))
     return [
-        (n + pads[i] + pads[i + dims] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1
+        (n + pads[i] + pads[i + dims] - dilations[i] * (kernel[i] - 1) - 1 + up * (strides[i] - 1)) // strides[i] + 1
         for i, n in enumerate(spatial)
     ]
 
@@ -297,8 +323,12 @@ _RULES: dict[str, Rule] = {
     "Irfft": _irfft,
     "MultiHeadAttention": _multi_head_attention,
     "NhwcMaxPool": _nhwc_pool,
+    "QGemm": _quantized_gemm,
+    "QLinearAveragePool": _quantized_pool,
     "QLinearConcat": _concat,
     "QLinearConv": _quantized_convolution,
+    "QLinearGlobalAveragePool": _quantized_pool,
+    "QLinearWhere": _where,
     "QuantizeLinear": _quantize,
     "Rfft": _rfft,
     "SimplifiedLayerNormalization": _norm,

@@ -26,10 +26,11 @@ def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape],
     """
     symbols = _symbols(graph, given)
     names = {name for shape in symbols.values() for name in shape if isinstance(name, str)}
+    inputs = [value.name for value in graph.input if value.type.HasField("tensor_type")]
     for name, size in dims.items():
-        if name not in names and name not in symbols:
-            raise UnknownNameError(f"dimension of {path}", name, names or symbols)
-        if not isinstance(size, int) and name not in symbols:
+        if name not in names and name not in inputs:
+            raise UnknownNameError(f"dimension of {path}", name, names or inputs)
+        if not isinstance(size, int) and name not in inputs:
             raise SpecError(f"expected one size for dimension {name!r}, got {size!r}")
     bound: dict[str, Shape | None] = {}
     missing: dict[str, str] = {}

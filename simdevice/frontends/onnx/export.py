@@ -30,13 +30,14 @@ MARK = "simacc.weightless"
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """`weights` and `constants` are the names of inputs that are parameters and buffers; `aliases` says under which
-    other name a tied parameter's storage is an input."""
+    """`weights` and `constants` are the names of inputs that are parameters and buffers, `stored` the tensors behind
+    them (which may have no data); `aliases` says under which other name a tied parameter's storage is an input."""
 
     model: ModelProto
     weights: frozenset[str]
     constants: frozenset[str]
     aliases: dict[str, str]
+    stored: dict[str, torch.Tensor]
     workload: Workload
 
 
@@ -61,8 +62,7 @@ def export_model(workload: Workload, *, fake: str | None = None) -> ExportedMode
                 made: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
             except Exception as error:  # the exporter raises classes of its own for each step
                 raise CaptureError(f"torch.onnx can't export this program: {one_line(error)}") from error
-    found = _without_weights(made.model, program)
-    return replace(found, workload=workload)
+    return _without_weights(made.model, program, workload)
 
 
 def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None) -> ExportedModel:
@@ -82,7 +82,7 @@ def read_marks(model: ModelProto) -> tuple[frozenset[str] | None, frozenset[str]
     return None, frozenset()
 
 
-def _without_weights(model: Any, program: torch.export.ExportedProgram) -> ExportedModel:
+def _without_weights(model: Any, program: torch.export.ExportedProgram, workload: Workload) -> ExportedModel:
     """Turn initializers into inputs, one per storage; drop what the exporter noted about Python source."""
     import onnx_ir
 
@@ -92,13 +92,14 @@ def _without_weights(model: Any, program: torch.export.ExportedProgram) -> Expor
     aliases: dict[str, str] = {}
     weights: list[str] = []
     constants: list[str] = []
+    stored: dict[str, torch.Tensor] = {}
     for name, value in list(graph.initializers.items()):
         del graph.initializers[name]
         tensor = program.state_dict.get(name, program.constants.get(name))
         if not isinstance(tensor, torch.Tensor):
             graph.initializers[name] = value  # a number the exporter made itself
             continue
-        key = (tensor.untyped_storage()._cdata, tensor.shape, tensor.stride())
+        key = _identity(tensor)
         owner = owners.get(key)
         if owner is not None:
             aliases[name] = owner.name
@@ -108,6 +109,11 @@ def _without_weights(model: Any, program: torch.export.ExportedProgram) -> Expor
         value.const_value = None
         graph.inputs.append(value)
         (weights if name in parameters else constants).append(name)
+        stored[name] = tensor
+    for name, tensor in program.state_dict.items():  # names that torch.export itself took for one
+        owner = owners.get(_identity(tensor)) if isinstance(tensor, torch.Tensor) else None
+        if owner is not None and owner.name != name:
+            aliases.setdefault(name, owner.name)
     for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
         scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes")
         node.metadata_props.clear()
@@ -120,7 +126,12 @@ def _without_weights(model: Any, program: torch.export.ExportedProgram) -> Expor
     model.metadata_props.clear()
     model.metadata_props[MARK] = json.dumps(said)
     proto = prepared(onnx_ir.to_proto(model))
-    return ExportedModel(proto, frozenset(weights), frozenset(constants), aliases, Workload(print))
+    return ExportedModel(proto, frozenset(weights), frozenset(constants), aliases, stored, workload)
+
+
+def _identity(tensor: torch.Tensor) -> tuple[int, Any, Any]:
+    """Equal for tensors that are the same elements of the same storage."""
+    return tensor.untyped_storage()._cdata, tensor.shape, tensor.stride()
 
 
 @contextlib.contextmanager

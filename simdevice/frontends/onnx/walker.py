@@ -164,7 +164,7 @@ class GraphWalker:
         name, scope = canonical_name(node), self._scope(node)
         formal, reads = self._reads(node, inputs)
         pairs = [(o, t) for o, value in zip(node.output, outputs, strict=False) if o for t in tensors_of(value)]
-        named = [t for o, t in pairs if t.resolved or o in self._used]  # a mask that nobody asks for
+        named = [t for o, t in pairs if t.resolved or o in self._used or o == node.output[0]]  # no mask nobody wants
         open_ = next((v for v in (*reads, *named) if not v.resolved), None)
         if open_ is not None:
             known = [v.known() for v in reads if v.resolved]
@@ -175,7 +175,12 @@ class GraphWalker:
             return
         attributes = self._attributes(node, inputs, name, formal)
         results = [v.known() for v in named]
-        free = self.emitter.is_free(name, [v.known() for v in reads], results, attributes)
+        try:
+            free = self.emitter.is_free(name, [v.known() for v in reads], results, attributes)
+        except _REFUSED as error:  # a file may hold anything
+            reason = f"node {node.name!r} ({node.op_type}): its cost rule doesn't take these tensors: {error}"
+            self.emitter.unresolved(name, [v.known() for v in reads], results, reason, scope=scope)
+            return
         if free and reads:
             for value in named:
                 value.storage, value.is_weight = reads[0].storage, reads[0].is_weight
@@ -252,7 +257,11 @@ class GraphWalker:
         return known[1]
 
 
+_REFUSED = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+"""What a cost rule raises on tensors that its operator doesn't take."""
+
 FORMAL: dict[str, tuple[str, ...]] = {
+    "Conv": ("X", "W", "B", "Sum"),
     "Attention": ("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
     "CausalConvWithState": ("input", "weight", "bias", "past_state"),
     "DynamicQuantizeLSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale"),
