@@ -44,7 +44,7 @@ $(STAMPS)/venv: | tools
 
 # PyTorch first and pinned: another package that asked for it would bring a build for GPUs.
 $(STAMPS)/torch: $(STAMPS)/venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt "$(TORCH)" numpy ninja "setuptools>=70" wheel "pybind11>=2.13"
+	$(BIN)/python -m pip install --quiet -c constraints.txt "$(TORCH)" numpy ninja "setuptools>=77" wheel "pybind11>=2.13"
 	touch $@
 
 $(STAMPS)/installed: $(STAMPS)/torch pyproject.toml setup.py constraints.txt $(NATIVE_SOURCES)
