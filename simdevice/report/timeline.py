@@ -16,16 +16,17 @@ from simdevice.records.program import UNITS
 from simdevice.report.utilisation import Series, buffer_series, fifo_series
 from simdevice.units import PS_PER_S, format_seconds
 
-__all__ = ["Lane", "busy_fraction", "lanes", "write_png"]
+__all__ = ["Lane", "busy_fraction", "columns", "lanes", "write_png"]
 
 Int64 = NDArray[np.int64]
 
-BINS = 1600
-"""Columns of the picture that a long run is averaged into."""
+BINS = 720
+"""Columns that a long run is averaged into: about two pixels each, so that none is lost."""
 
-MOST_BARS = 4000
-"""Up to here a lane shows single tiles; beyond, how busy it was in each column."""
+MOST_BARS = 300
+"""Up to here a lane shows single tiles, a level its single steps; beyond, what it was like in each column."""
 
+LIGHT, DARK = "#a9b6c2", "#5a6b7b"
 COLOURS = {"load": "#3b7dd8", "array": "#d8643b", "vector": "#e2a93b", "link": "#8a5bd0", "store": "#3ba16b"}
 
 
@@ -85,11 +86,18 @@ def write_png(run: Run, path: str | Path) -> None:
         colour = COLOURS[lane.name]
         if len(lane.tile) <= MOST_BARS:
             spans = np.stack([lane.start_ps, lane.end_ps - lane.start_ps], axis=1) / scale
-            top.broken_barh([(a, b) for a, b in spans.tolist()], (row - 0.4, 0.8), facecolor=colour, edgecolor="none")
+            # an edge of the same colour keeps a short tile visible; a white line parts neighbours
+            top.broken_barh(spans.tolist(), (row - 0.4, 0.8), facecolor=colour, edgecolor=colour, linewidth=0.5)
+            meeting = lane.start_ps[1:][lane.start_ps[1:] == lane.end_ps[:-1]] / scale
+            top.vlines(meeting, row - 0.4, row + 0.4, color="white", linewidth=0.6)
         else:
             height = row + 0.4 - 0.8 * busy_fraction(lane, edges)
-            top.fill_between(edges[:-1] / scale, row + 0.4, height, step="post", color=colour, linewidth=0)
-    top.set_yticks(range(len(found)), [lane.name for lane in found])
+            top.stairs(height, edges / scale, baseline=row + 0.4, fill=True, color=colour)
+    if any(len(lane.tile) > MOST_BARS for lane in found):
+        _note(top, "height: share of the time that it is busy")
+    whole = max(run.makespan_ps, 1)
+    busy = [int((lane.end_ps - lane.start_ps).sum()) / whole for lane in found]
+    top.set_yticks(range(len(found)), [f"{lane.name}  {share:.1%}" for lane, share in zip(found, busy, strict=True)])
     top.invert_yaxis()
     top.set_title(
         f"{run.trace.origin.workload or 'A program'} on {run.device}: {format_seconds(run.time_s)}", loc="left"
@@ -97,9 +105,10 @@ def write_png(run: Run, path: str | Path) -> None:
     _draw_level(middle, buffer_series(run), scale, edges, 1024)
     _draw_level(bottom, fifo_series(run), scale, edges, 1)
     capacity = run.program.buffer_bytes if run.program is not None else 0
-    middle.axhline(capacity / 1024, color="grey", linewidth=0.8, linestyle="--")
+    middle.axhline(capacity / 1024, color="black", linewidth=0.8, linestyle="--")
+    middle.set_ylim(0, 1.08 * capacity / 1024)
     middle.set_ylabel("buffer, KiB")
-    bottom.set_ylabel("ready tiles")
+    bottom.set_ylabel("tiles ready")
     bottom.set_xlabel(f"time, {unit}")
     bottom.set_xlim(0, run.makespan_ps / scale)
     with atomic_write(path, "wb") as file:
@@ -107,14 +116,40 @@ def write_png(run: Run, path: str | Path) -> None:
 
 
 def _draw_level(axes: Any, series: Series, scale: float, edges: NDArray[np.float64], divisor: int) -> None:
-    """Step by step, or the highest value in each column where there are more steps than columns."""
+    """Step by step; where there are many steps, the highest value in each column and, darker, the mean."""
     times, values = series.times_ps.astype(float), series.values
-    if len(times) > 4 * BINS:
-        first = np.minimum(np.searchsorted(times, edges[:-1]), len(times) - 1)
-        held = values[np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)]
-        times, values = edges[:-1], np.maximum(np.maximum.reduceat(values, first), held)
-    axes.fill_between(times / scale, values / divisor, step="post", color="#5a6b7b", alpha=0.8, linewidth=0)
-    axes.set_ylim(0, max(1.05 * values.max(initial=0) / divisor, 1))
+    highest = int(values.max(initial=0)) / divisor
+    if len(times) <= 4 * MOST_BARS:
+        axes.fill_between(times / scale, values / divisor, step="post", color=DARK, linewidth=0.5)
+    else:
+        most, mean = columns(series, edges)
+        for column, colour in ((most, LIGHT), (mean, DARK)):
+            axes.stairs(column / divisor, edges / scale, fill=True, color=colour)
+        axes.text(
+            1.0, 1.02, "light: most, dark: mean", transform=axes.transAxes, ha="right", color="grey", size="small"
+        )
+    axes.set_ylim(0, max(1.08 * highest, 1))
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    if not highest:
+        axes.text(0.5, 0.5, "none at any time", transform=axes.transAxes, ha="center", va="center", color="grey")
+
+
+def _note(axes: Any, text: str) -> None:
+    axes.text(1.0, 1.02, text, transform=axes.transAxes, ha="right", color="grey", size="small")
+
+
+def columns(series: Series, edges_ps: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The highest value and the time average of a level in each interval between edges."""
+    times, values = series.times_ps.astype(float), series.values.astype(float)
+    length = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
+    last = np.searchsorted(times, edges_ps, side="right") - 1
+    held = np.where(last < 0, 0.0, values[last])  # at each edge; before the first step there is nothing
+    total = np.where(last < 0, 0.0, length[last] + held * (edges_ps - times[last]))
+    most = held[:-1].copy()
+    np.maximum.at(
+        most, np.searchsorted(edges_ps, times[times < edges_ps[-1]], side="right") - 1, values[times < edges_ps[-1]]
+    )
+    return most, np.diff(total) / np.diff(edges_ps)
 
 
 def _time_unit(makespan_ps: int) -> tuple[float, str]:

@@ -14,8 +14,8 @@ import simdevice as sd
 from simdevice.errors import SimdeviceError
 from simdevice.report import perfetto
 from simdevice.report.perfetto import tracks, write_chrome, write_perfetto
-from simdevice.report.timeline import busy_fraction, lanes, write_png
-from simdevice.report.utilisation import buffer_series
+from simdevice.report.timeline import busy_fraction, columns, lanes, write_png
+from simdevice.report.utilisation import Series, buffer_series
 from simdevice.workloads.ntt import rns_product_trace
 
 
@@ -43,6 +43,23 @@ def test_busy_fraction_adds_up_to_the_busy_time() -> None:
         assert share.min() >= 0
         assert share.max() <= 1 + 1e-12
         assert (share * np.diff(edges)).sum() == pytest.approx((lane.end_ps - lane.start_ps).sum())
+
+
+def test_columns_hold_the_highest_value_and_the_mean() -> None:
+    level = Series(np.array([2, 4, 5, 9]), np.array([3, 0, 8, 1]))
+    most, mean = columns(level, np.array([0.0, 1.0, 4.0, 8.0, 10.0]))
+    # nothing; 3 from 2 to 4; 0 then 8 from 5 to 8; 8 until 9, then 1
+    assert most.tolist() == [0, 3, 8, 8]
+    assert mean.tolist() == [0, 3 * 2 / 3, 8 * 3 / 4, (8 + 1) / 2]
+
+
+def test_columns_add_up_to_the_mean_level() -> None:
+    run = edge(buffer_bytes="128 KiB").run(tiny_cnn(8))
+    series = buffer_series(run)
+    most, mean = columns(series, np.linspace(0, run.makespan_ps, 101))
+    assert mean.mean() == pytest.approx(series.mean(run.makespan_ps))
+    assert most.max() == series.values.max()
+    assert (most >= mean * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize("copies", [1, 400])
