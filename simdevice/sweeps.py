@@ -18,6 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
+from simdevice import engines
 from simdevice.devices.accelerator import Accelerator
 from simdevice.errors import LoweringError, SimdeviceError, SpecError
 from simdevice.extras import extra
@@ -28,7 +29,7 @@ from simdevice.records.stalls import STALLS
 from simdevice.report.pareto import SweepTable, check_ending
 from simdevice.report.utilisation import buffer_peak, components, hot_spot
 
-__all__ = ["RESULTS", "Range", "points", "sweep"]
+__all__ = ["RESULTS", "Range", "check", "points", "sweep"]
 
 CHUNK = 64
 """Points per task: what a worker simulates before it reports, and what an interruption can lose."""
@@ -81,15 +82,11 @@ def sweep(
         SpecError: a field that does not exist, a value that can't be, no axis, a Range without samples.
         SimdeviceError: a file that belongs to another sweep, or a missing package.
     """
-    spec = load(device)
-    if not isinstance(spec, AcceleratorSpec):
-        raise SpecError(f"{spec.name} is a roofline; a sweep needs an accelerator such as 'edge-npu'")
-    chosen = points(spec, axes, samples=samples, seed=seed)
+    spec, chosen = check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, path=path)
     chunks = [chosen[i : i + CHUNK] for i in range(0, len(chosen), CHUNK)]
     if path is None:
         records = _all(_simulated(trace, spec, engine, chunks, jobs, backend), {}, len(chunks), len(chosen), progress)
         return SweepTable(tuple(axes), RESULTS, records)
-    check_ending(path)
     with _Journal(path, _digest(trace, spec, engine, chosen)) as journal:
         left = [i for i in range(len(chunks)) if i not in journal.done]
         fresh = _simulated(trace, spec, engine, [chunks[i] for i in left], jobs, backend)
@@ -98,6 +95,36 @@ def sweep(
         table.save(path)
     journal.path.unlink()
     return table
+
+
+def check(
+    device: str | Path | AcceleratorSpec,
+    axes: Mapping[str, Sequence[object] | Range],
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    engine: str = "native",
+    jobs: int = 1,
+    path: str | Path | None = None,
+) -> tuple[AcceleratorSpec, list[Point]]:
+    """What a sweep would start from and the machines it would simulate: refuses what `sweep` refuses, before
+    there is a trace.
+
+    Raises:
+        SimdeviceError: as `sweep` does.
+    """
+    spec = load(device)
+    if not isinstance(spec, AcceleratorSpec):
+        raise SpecError(f"{spec.name} is a roofline; a sweep needs an accelerator such as 'edge-npu'")
+    if path is not None:
+        check_ending(path)
+    if jobs == 0:
+        raise SpecError("jobs: expected a number of processes, or -1 for one per core, got 0")
+    chosen = points(spec, axes, samples=samples, seed=seed)
+    found = engines.get(engine)
+    if found.name == "cycle" and not (spec.quantise or "quantise" in axes):
+        raise SpecError("engine 'cycle' steps whole clock cycles: sweep a device with quantise=True")
+    return spec, chosen
 
 
 def _all(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
+from simdevice.extras import extra
 from simdevice.records import Trace
 
 __all__ = [
@@ -68,16 +69,34 @@ def check_output(path: Path | None) -> None:
     """Before minutes of work: can a file be made there?
 
     Raises:
-        SpecError: its folder doesn't exist or can't be written to, or it is a folder itself.
+        SpecError: its folder doesn't exist or can't be written to, or it is a folder or a device itself.
     """
     if path is None:
         return
     if path.is_dir():
         raise SpecError(f"cannot write {path}: it is a folder")
+    if path.exists() and not path.is_file():  # /dev/null would be replaced
+        raise SpecError(f"cannot write {path}: it is no ordinary file")
     if not path.parent.is_dir():
         raise SpecError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise SpecError(f"cannot write {path}: no permission")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise SpecError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def check_picture(path: Path | None) -> None:
+    """The same of a picture: is it a PNG, and is there what draws it?
+
+    Raises:
+        SimdeviceError: another ending, or matplotlib is not installed.
+    """
+    if path is None:
+        return
+    if path.suffix != ".png":
+        raise SpecError(f"{path}: expected a name that ends in .png")
+    extra("matplotlib", "plots", f"{path}: a picture")
 
 
 def capture(

@@ -15,6 +15,7 @@ __all__ = [
     "DeviceOption",
     "DimOption",
     "DtypeOption",
+    "EngineOption",
     "FakeOption",
     "FrontendOption",
     "JsonOption",
@@ -44,6 +45,10 @@ DecodeOption = Annotated[
 BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Sequences (or images) at once.")]
 DtypeOption = Annotated[
     str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="native (the default), python, simpy, or cycle (needs --set quantise=true)."),
 ]
 FakeOption = Annotated[
     str | None, typer.Option("--fake", help="'cpu': the operators a CPU would run, without data (default: meta).")

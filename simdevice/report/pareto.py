@@ -10,20 +10,26 @@ from typing import Any
 from simdevice.errors import SimdeviceError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
+from simdevice.units import format_bytes, format_seconds
 
-__all__ = ["SweepTable", "check_ending"]
+__all__ = ["SweepTable", "check_ending", "quantity"]
 
 Record = dict[str, Any]
+
+MOST_TICKS = 8
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def check_ending(path: str | Path) -> None:
     """Refuse a table file of an unknown kind, before the work is done.
 
     Raises:
-        SimdeviceError: neither .csv nor .parquet.
+        SimdeviceError: neither .csv nor .parquet, or Parquet without pyarrow.
     """
     if Path(path).suffix not in (".csv", ".parquet"):
         raise SimdeviceError(f"{path}: expected a name that ends in .csv or .parquet")
+    if Path(path).suffix == ".parquet":
+        extra("pyarrow.parquet", "sweep", f"{path}: Parquet")
 
 
 @dataclass(frozen=True)
@@ -79,23 +85,74 @@ class SweepTable:
         return [record for record in self.records if not record["error"]]
 
     def plot_pareto(self, path: str | Path, cost: str, result: str = "latency_s") -> None:
-        """Every machine that ran, and the front as a line, as PNG.
+        """Every machine that ran, and the front as a line, as PNG. Colour shows another swept field where one varies.
 
         Raises:
-            SimdeviceError: matplotlib is not installed.
+            UnknownNameError: no such column.
+            SimdeviceError: matplotlib is not installed, or a column that is no number to draw.
         """
-        figure = extra("matplotlib.figure", "plots", "a plot").Figure(figsize=(8, 5), layout="constrained")
+        figure = extra("matplotlib.figure", "plots", "a plot").Figure(figsize=(9, 5.5), layout="constrained")
         axes, ran, front = figure.subplots(), self._ran(), self.pareto(cost, result)
-        axes.scatter(
-            [r[cost] for r in ran], [r[result] for r in ran], s=14, color="#3b7dd8", alpha=0.5, label="machines"
-        )
-        axes.step(
-            [r[cost] for r in front], [r[result] for r in front], where="post", color="#d8643b", label="Pareto front"
-        )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel(cost)
-        axes.set_ylabel(result)
+        if not ran:
+            raise SimdeviceError("no machine ran: there is nothing to plot")
+        for name in (cost, result):
+            if not all(_drawable(record[name]) for record in ran):
+                raise SimdeviceError(f"{name}: a plot needs numbers, not {ran[0][name]!r}")
+        marks: dict[str, Any] = {"s": 18, "alpha": 0.7, "linewidth": 0}
+        colour = next((name for name in self.axes if name != cost and _varies(ran, name)), None)
+        x, y = ([record[name] for record in ran] for name in (cost, result))
+        if colour is None:
+            axes.scatter(x, y, color="#3b7dd8", label="machines", **marks)
+        else:
+            shown = axes.scatter(x, y, c=[record[colour] for record in ran], norm="log", cmap="viridis_r", **marks)
+            bar = figure.colorbar(shown, ax=axes, label=colour)
+            _ticks(bar.ax.yaxis, colour, [record[colour] for record in ran], log=True)
+        x, y = ([record[name] for record in front] for name in (cost, result))
+        style = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "markeredgewidth": 0.8}
+        axes.step(x, y, where="post", color="#d8643b", linewidth=1.2, label="Pareto front", **style)
+        for axis, name in (("x", cost), ("y", result)):
+            _scale(axes, axis, name, [record[name] for record in ran])
+        axes.set_title(f"{len(ran):,} machines", loc="left")
+        axes.grid(alpha=0.25)
         axes.legend()
         with atomic_write(path, "wb") as file:
             figure.savefig(file, format="png", dpi=110)
+
+
+def _drawable(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _varies(records: list[Record], name: str) -> bool:
+    values = {record[name] for record in records}
+    return len(values) > 1 and all(_drawable(value) and value > 0 for value in values)
+
+
+def _scale(axes: Any, which: str, name: str, values: list[Any]) -> None:
+    """Axis "x" or "y": logarithmic where values are some factor apart."""
+    log = min(values) > 0 and max(values) > 4 * min(values)
+    axes.set(**{f"{which}label": name, f"{which}scale": "log" if log else "linear"})
+    _ticks(getattr(axes, f"{which}axis"), name, values, log=log)
+
+
+def _ticks(axis: Any, name: str, values: list[Any], *, log: bool) -> None:
+    """At the values themselves where they are few, else at round ones, with the unit that the name ends in."""
+    ticker = extra("matplotlib.ticker", "plots", "a plot")
+    few = sorted(set(values))
+    if len(few) <= MOST_TICKS and name != "latency_s":
+        axis.set_major_locator(ticker.FixedLocator(few))
+    elif log:
+        binary = name.endswith("_bytes")
+        axis.set_major_locator(ticker.LogLocator(base=2 if binary else 10, subs=(1,) if binary else (1, 2, 5)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: quantity(name, value)))
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def quantity(name: str, value: float) -> str:
+    """A column's value with the unit that its name ends in."""
+    if name.endswith("_bytes_per_s"):
+        return f"{format_bytes(value)}/s"
+    if name.endswith("_bytes"):
+        power = max((p for p in (0, 10, 20, 30, 40) if value >= 2**p), default=0)
+        return f"{value / 2**power:.4g} {dict(zip((0, 10, 20, 30, 40), BINARY, strict=True))[power]}"
+    return format_seconds(value) if name.endswith("_s") else f"{value:,.6g}"

@@ -10,7 +10,7 @@ from simacc_runner import Simacc
 def test_help_lists_every_command_and_needs_no_torch(simacc: Simacc) -> None:
     program = "import sys; from simdevice.cli import _run; _run([]); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    for command in ("cost", "devices", "diff", "models", "trace"):
+    for command in ("cost", "devices", "diff", "models", "ntt", "simulate", "sweep", "trace"):
         assert f"\n  {command} " in done.stdout
 
 

@@ -1,0 +1,215 @@
+"""`simacc sweep`: one model on many machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from simdevice.cli._common import check_output, check_picture, console, load_or_capture, print_json, table
+from simdevice.cli._options import (
+    BatchOption,
+    DecodeOption,
+    DeviceOption,
+    DimOption,
+    DtypeOption,
+    FakeOption,
+    FrontendOption,
+    JsonOption,
+    ShapesOption,
+    StrictOption,
+    TargetArgument,
+    TokensOption,
+)
+from simdevice.errors import SimdeviceError, SpecError
+from simdevice.units import format_seconds
+
+__all__ = ["command"]
+
+Axes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUES", help="A field and its values a,b,c, or its range low..high."),
+]
+Engine = Annotated[str, typer.Option("--engine", help="The engine that simulates each machine.")]
+Samples = Annotated[
+    int | None, typer.Option("--sample", "--samples", min=1, help="Draw this many machines instead of the whole grid.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the drawing.")]
+Jobs = Annotated[
+    int, typer.Option("--processes", "--jobs", "-j", help="Processes that share the work (-1: one per core).")
+]
+Backend = Annotated[str | None, typer.Option("--backend", help="A joblib backend, or 'ray' for a cluster.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the table: .parquet or .csv.")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume/--restart", help="Go on where a stopped sweep to the same file left off, or don't.")
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw the machines and the Pareto front.")
+]
+Against = Annotated[
+    str | None, typer.Option("--against", help="The front's cost: a swept field (default: the first that varies).")
+]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many machines to list.")]
+
+
+def command(
+    target: TargetArgument,
+    device: DeviceOption = "edge-npu",
+    set_: Axes = None,
+    engine: Engine = "native",
+    samples: Samples = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    backend: Backend = None,
+    output: Output = None,
+    resume: Resume = True,
+    plot: Plot = None,
+    against: Against = None,
+    tokens: TokensOption = None,
+    decode: DecodeOption = None,
+    batch: BatchOption = 1,
+    dtype: DtypeOption = None,
+    fake: FakeOption = None,
+    frontend: FrontendOption = "dispatch",
+    strict: StrictOption = False,
+    dim: DimOption = None,
+    shapes: ShapesOption = "infer",
+    top: Top = 10,
+    json: JsonOption = False,
+) -> None:
+    """Simulate a model or a trace file on every combination of an accelerator's fields; fastest first."""
+    check_picture(plot)
+    for path in (output, plot):
+        check_output(path)
+    axes = _axes(set_)
+    cost = _cost(against, axes)
+    from simdevice.sweeps import check, sweep
+
+    check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, path=output)
+    trace = load_or_capture(
+        target,
+        tokens=tokens,
+        decode=decode,
+        batch=batch,
+        dtype=dtype,
+        fake=fake,
+        frontend=frontend,
+        strict=strict,
+        dim=dim,
+        shapes=shapes,
+    )
+    if output is not None and not resume:
+        Path(f"{output}.partial").unlink(missing_ok=True)
+    with _bar(output) as told:
+        found = sweep(
+            trace,
+            device,
+            engine=engine,
+            samples=samples,
+            seed=seed,
+            jobs=jobs,
+            backend=backend,
+            path=output,
+            progress=told,
+            **axes,
+        )
+    reasons = [record["error"] for record in found.records if record["error"]]
+    if len(reasons) == len(found):
+        raise SimdeviceError(f"none of {len(found):,} machines can run this trace: {reasons[0]}")
+    if plot is not None:
+        found.plot_pareto(plot, cost)
+    if json:
+        print_json(list(found.records))
+        return
+    _show(found, list(axes), cost, top)
+    for saved in (output, plot):
+        if saved is not None:
+            console().print(f"saved {saved}", highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _bar(output: Path | None) -> Iterator[Any]:
+    """A bar on a terminal; and what an interruption leaves."""
+    shown, last = Console(stderr=True), (0, 0)
+    columns = (TextColumn("machines"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task("machines", total=None)
+
+        def told(done: int, total: int) -> None:
+            nonlocal last
+            last = done, total
+            bar.update(task, completed=done, total=total)
+
+        try:
+            yield told
+        except KeyboardInterrupt:
+            kept = f": the same command goes on from {output}.partial" if output is not None else ""
+            bar.stop()
+            print(f"simacc: stopped after {last[0]:,} of {last[1]:,} machines{kept}", file=sys.stderr)
+            raise
+
+
+def _show(found: Any, axes: list[str], cost: str, top: int) -> None:
+    """The fastest, with the Pareto front marked; then why others did not run."""
+    out = console()
+    front = {id(record) for record in found.pareto(cost)}
+    ran = sorted((r for r in found.records if not r["error"]), key=lambda r: r["latency_s"])
+    columns = [*axes, "latency", "array busy", "memory busy", "tiles", "hot-spot", "front"]
+    rows = [
+        [
+            *(_value(name, record[name]) for name in axes),
+            format_seconds(record["latency_s"]),
+            f"{record['array_busy_share']:.1%}",
+            f"{record['memory_busy_share']:.1%}",
+            f"{record['tiles']:,}",
+            record["hot_spot"],
+            "*" * (id(record) in front),
+        ]
+        for record in ran[:top]
+    ]
+    title = f"{len(ran):,} of {len(found):,} machines ran; the fastest {len(rows)}; *: no other beats it in {cost} too"
+    out.print(table(title, columns, rows))
+    for reason in sorted({r["error"] for r in found.records if r["error"]})[:3]:
+        out.print(f"did not run: {reason}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _value(name: str, value: Any) -> str:
+    from simdevice.report.pareto import quantity
+
+    return quantity(name, value) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _axes(settings: list[str] | None) -> dict[str, Any]:
+    """`["buffer_bytes=128KiB,2MiB", "array_rows=16..64"]` as the axes of a sweep."""
+    from simdevice.sweeps import Range
+
+    found: dict[str, Any] = {}
+    for setting in settings or []:
+        field, equals, text = setting.partition("=")
+        low, dots, high = text.partition("..")
+        values = [low, high] if dots else text.split(",")
+        if not equals or not field or not all(values):
+            raise SpecError(f"expected --set FIELD=VALUE,VALUE,... or FIELD=LOW..HIGH, got {setting!r}")
+        if field in found:
+            raise SpecError(f"--set {field} is given twice")
+        found[field] = Range(low, high) if dots else [{"true": True, "false": False}.get(v.lower(), v) for v in values]
+    if not found:
+        raise SpecError("a sweep needs a field to vary, such as --set buffer_bytes=512KiB,2MiB")
+    return found
+
+
+def _cost(against: str | None, axes: dict[str, Any]) -> str:
+    if against is not None:
+        if against not in axes:
+            raise SpecError(f"--against {against}: expected one of the swept fields, {', '.join(axes)}")
+        return against
+    varying = (name for name, values in axes.items() if not isinstance(values, list) or len(values) > 1)
+    return next(varying, next(iter(axes)))
