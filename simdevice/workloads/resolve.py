@@ -65,9 +65,18 @@ def ask(
     """A model with inputs made for it: one decode step after `decode` tokens, else a prefill of `tokens`."""
     if tokens is not None and decode is not None:
         raise SpecError("give tokens for a prefill or decode for a decode step, not both")
+    room, asked = _positions(model), tokens if decode is None else decode + 1
+    if room is not None and asked is not None and asked > room:
+        raise SpecError(f"{name or type(model).__name__} has {room:,} learned positions, too few for {asked:,} tokens")
     if decode is not None:
         return models.decode(model, decode, batch=batch, name=name)
     return models.prefill(model, tokens if tokens is not None else _default(model), batch=batch, name=name)
+
+
+def _positions(model: torch.nn.Module) -> int | None:
+    """Rows of a learned position table, which a longer input would run past (on meta without an error)."""
+    tables = (m for n, m in model.named_modules() if n.rpartition(".")[2] in ("position_embeddings", "wpe"))
+    return min((t.num_embeddings for t in tables if isinstance(t, torch.nn.Embedding)), default=None)
 
 
 def _default(model: torch.nn.Module) -> int:

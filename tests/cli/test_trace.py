@@ -125,3 +125,9 @@ def test_strict_refuses_what_no_rule_knows(simacc: Simacc, tmp_path: Path) -> No
     assert data["flops_are_a_lower_bound"] is True
     assert data["unknown"] == {"simdevice_cli_test.odd": "no cost rule"}
     assert ">= 0 FLOP" in simacc("trace", "odd_op:f").out
+
+
+def test_more_tokens_than_learned_positions_are_refused(simacc):
+    said = "gpt2 has 1,024 learned positions, too few for 99,999 tokens"
+    assert simacc("trace", "gpt2", "--tokens", 99999).complaint == said
+    assert simacc("trace", "gpt2", "--decode", 1024).complaint.endswith("too few for 1,025 tokens")
