@@ -11,7 +11,7 @@ import numpy as np
 from simdevice.engines.base import EngineState, check
 from simdevice.records import TIMELINE_FIELDS, Program, Timeline
 
-__all__ = ["PythonEngine"]
+__all__ = ["PythonEngine", "State"]
 
 
 class PythonEngine:
@@ -20,15 +20,17 @@ class PythonEngine:
     name = "python"
 
     def run(self, program: Program) -> Timeline:
-        state = _State()
+        state = State()
         state.append(program)
         return state.timeline()
 
-    def start(self, *, keep: bool = True) -> _State:
-        return _State()
+    def start(self, *, keep: bool = True) -> State:
+        from simdevice.engines.totals import TotalsState  # late: it builds on this
+
+        return State() if keep else TotalsState()
 
 
-class _State(EngineState):
+class State(EngineState):
     """Times that grow tile by tile.
 
     The only subtle thing is a single memory channel: whether a store or the next load gets it first
@@ -124,7 +126,7 @@ class _State(EngineState):
     def complete(self, operator: int) -> int:
         """When an operator is complete."""
         (_, before), (tiles, stores) = self.positions[operator : operator + 2]
-        return max(self.rows[tiles - 1][-1], self.stores_end(stores) if stores > before else 0)
+        return max(self.rows[tiles - 1][-1] if tiles else 0, self.stores_end(stores) if stores > before else 0)
 
     def frontier(self, operators: int | None = None) -> int:
         """When the operators before a position are complete."""
