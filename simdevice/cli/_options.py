@@ -77,7 +77,7 @@ def overrides(settings: list[str] | None) -> dict[str, object]:
     """`["clock_hz=2 GHz"]` as keywords for a device.
 
     Raises:
-        SpecError: a setting without "=", or a field set twice.
+        SpecError: a setting without "=", a field set twice, or one of the command's own options.
     """
     found: dict[str, object] = {}
     for setting in settings or []:
@@ -86,5 +86,7 @@ def overrides(settings: list[str] | None) -> dict[str, object]:
             raise SpecError(f"expected --set FIELD=VALUE, got {setting!r}")
         if field in found:
             raise SpecError(f"--set {field} is given twice")
+        if field in ("device", "engine", "fused"):
+            raise SpecError(f"--set {field}: that is no field of a device; give --{field} where the command has it")
         found[field] = {"true": True, "false": False}.get(value.lower(), value)
     return found

@@ -41,3 +41,8 @@ def test_a_damaged_trace_is_one_line(simacc: Simacc, saved: Path) -> None:
     assert simacc("cost", saved).complaint == f"{saved}: no trace: expected JSON or .npz"
     saved.write_text("{}")
     assert simacc("cost", saved).complaint.startswith(f"{saved}: expected a trace or a Hugging Face config.json")
+
+
+def test_options_of_the_command_are_no_device_fields(simacc):
+    said = simacc("cost", "gpt2", "--set", "fused=1").complaint
+    assert said == "--set fused: that is no field of a device; give --fused where the command has it"
