@@ -15,7 +15,7 @@ from types import ModuleType
 
 __all__ = ["DEFINES", "FLAGS", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
 
-FLAGS = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
+FLAGS = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden"]
 # Kineto's headers name fmt functions that PyTorch's wheel does not export.
 DEFINES = [("USE_KINETO", None), ("FMT_HEADER_ONLY", "1")]
 
