@@ -10,6 +10,7 @@ from simdevice.frontends.base import FrontEnd, Workload
 __all__ = ["FRONT_ENDS", "FrontEnd", "Workload", "get"]
 
 FRONT_ENDS = {
+    "compile": "simdevice.frontends.compile",
     "dispatch": "simdevice.frontends.dispatch",
     "export": "simdevice.frontends.export",
     "onnx": "simdevice.frontends.onnx",

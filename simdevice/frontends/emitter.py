@@ -42,6 +42,7 @@ class Emitter:
         self._builder = TraceBuilder(OpTable(costs))
         self._rows: list[Row] = []
         self._open: dict[Signature, int] = {}
+        self._paths: dict[int, str] = {}
         self._storages = 0
 
     @property
@@ -57,7 +58,12 @@ class Emitter:
     def add(self, signature: Signature, tensors: Sequence[int], *, phase: int = 0, scope: str = "") -> None:
         """Append one call with its input and output storages."""
         index = self.table.intern(signature)
-        self._rows.append((index, tuple(tensors), phase, self._builder.scope(scope)))
+        self._rows.append((index, tuple(tensors), phase, self._scope(scope)))
+
+    def _scope(self, path: str) -> int:
+        number = self._builder.scope(path)
+        self._paths[number] = path
+        return number
 
     def call(
         self,
@@ -85,7 +91,7 @@ class Emitter:
             cost = self.costs.unknown(signature, reason)
             index = self._open[signature] = self.table.append(signature, cost)
         tensors = tuple(t.storage for t in (*inputs, *outputs))
-        self._rows.append((index, tensors, 0, self._builder.scope(scope)))
+        self._rows.append((index, tensors, 0, self._scope(scope)))
 
     def is_free(
         self, name: str, inputs: Sequence[Known], outputs: Sequence[Known], attributes: tuple[tuple[str, object], ...]
@@ -114,6 +120,11 @@ class Emitter:
         """FLOPs and bytes of a branch: what decides which is the costliest."""
         costs = [self.table.costs[index] for index, _, _, _ in branch.rows]
         return sum(c.flops or 0 for c in costs), sum(c.bytes for c in costs)
+
+    def calls(self) -> Iterator[tuple[Signature, tuple[int, ...], int, str]]:
+        """The rows so far in words: signature, storages, phase, scope."""
+        for index, tensors, phase, scope in self._rows:
+            yield self.table.signatures[index], tensors, phase, self._paths[scope]
 
     def note(self, text: str) -> None:
         """Say something about the whole trace, once."""

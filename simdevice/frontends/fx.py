@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]  # PyTorch's symbols are its
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
@@ -17,8 +18,9 @@ from torch.utils._pytree import tree_leaves
 from simdevice.errors import CaptureError
 from simdevice.frontends.emitter import Emitter, Known
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
+from simdevice.records import PHASES
 
-__all__ = ["FxWalker", "module_path", "whole"]
+__all__ = ["FxWalker", "forward", "module_path", "whole"]
 
 ALIASES = frozenset({"aten._unsafe_view"})
 """Views whose schema doesn't say that they are."""
@@ -30,15 +32,15 @@ Value = Any
 """Of a node: a Known, numbers, None, or lists of them."""
 
 
-def whole(size: Any) -> int:
-    """A size as a number; a symbol that the graph leaves open raises.
+def whole(size: Any, symbols: Mapping[Any, int] | None = None) -> int:
+    """A size as a number, symbols replaced by what they are; one that stays open raises.
 
     Raises:
         CaptureError: the size follows from data.
     """
     if isinstance(size, int):
         return size
-    expression = size.node.expr
+    expression = sympy.sympify(sympy.sympify(size.node.expr).xreplace(dict(symbols or {})))
     if expression.is_number:
         return int(expression)
     raise CaptureError(f"a size ({expression}) follows from data, not from shapes: trace real tensors with 'dispatch'")
@@ -53,6 +55,11 @@ def module_path(node: Node) -> str:
     return path.split("@", 1)[0]  # "@1" marks a second call of the same module
 
 
+def forward(node: Node) -> int:
+    """The phase of a graph without gradients."""
+    return PHASES.index("forward")
+
+
 class FxWalker:
     """Turns the nodes of a graph into rows.
 
@@ -61,7 +68,7 @@ class FxWalker:
     2. Shapes, types and declared attributes make the signature, as for a dispatched call.
     3. Sub-graphs are walked in place (`fx_control`).
 
-    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` holds for all rows.
+    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` is an index into PHASES.
     """
 
     def __init__(
@@ -70,13 +77,11 @@ class FxWalker:
         *,
         size: Callable[[Any], int] = whole,
         scope: Callable[[Node], str] = module_path,
-        phase: int = 0,
+        phase: Callable[[Node], int] = forward,
     ) -> None:
         self.emitter = emitter
-        self.phase = phase
-        self._size, self._scope = size, scope
+        self._size, self._scope, self._phase = size, scope, phase
         self._plans: dict[Any, CallPlan] = {}
-        self._prefix = ""
 
     def fresh(self, value: Any, *, is_weight: bool = False) -> Value:
         """Tensors of a node's `meta["val"]` as new storages; what is no tensor stays as it is."""
@@ -142,12 +147,16 @@ class FxWalker:
         reads = _tensors(given.get(name) for _, name in plan.reads)
         writes = [*_tensors([out]), *_tensors(given.get(name) for _, name in plan.mutates)]
         attributes = tuple((n, self._plain(given.get(n, default))) for _, n, default in plan.attributes)
-        self.emitter.call(plan.name, reads, writes, attributes, phase=self.phase, scope=self.scope(node))
+        self.emitter.call(plan.name, reads, writes, attributes, phase=self.phase(node), scope=self.scope(node))
         return out
 
     def scope(self, node: Node) -> str:
         """The module path of a node."""
         return self._scope(node)
+
+    def phase(self, node: Node) -> int:
+        """The phase of a node."""
+        return self._phase(node)
 
     def number(self, value: Any) -> Any:
         """A size as a number, anything else as it is."""

@@ -42,7 +42,8 @@ def _one_row(walker: FxWalker, node: Node, name: str, args: Args, kwargs: dict[s
     else:
         name = f"higher_order.{name}"
     out = walker.fresh(node.meta.get("val"))
-    walker.emitter.call(name, _tensors((args, kwargs)), _tensors(out), phase=walker.phase, scope=walker.scope(node))
+    reads, writes = _tensors((args, kwargs)), _tensors(out)
+    walker.emitter.call(name, reads, writes, phase=walker.phase(node), scope=walker.scope(node))
     return out
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from simdevice.torch_backend import live
 
-__all__ = ["enter_scopes", "install", "leave_scopes"]
+__all__ = ["at_path", "enter_scopes", "hide_from_dynamo", "install", "leave_scopes", "scopes_wanted"]
 
 _OPTIMIZER_PHASE = 2
 
@@ -17,6 +21,7 @@ _scopes_wanted = 0
 _handles: list[Any] = []
 _scope_of_module: dict[Any, int] = {}
 _root_names: dict[str, int] = {}
+_hidden = False
 
 
 def install(native: Any) -> None:
@@ -26,9 +31,13 @@ def install(native: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def enter_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # a native call would break Dynamo's graph
+            return
         optimizer._simacc_phase = native.set_phase(_OPTIMIZER_PHASE)
 
     def leave_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         native.set_phase(optimizer.__dict__.pop("_simacc_phase", 0))
 
     register_optimizer_step_pre_hook(enter_step)
@@ -62,9 +71,28 @@ def enter_scopes() -> None:
         _scopes_wanted += 1
         if _scopes_wanted == 1:
             native = live.native()
+            if "torch._dynamo" in sys.modules:
+                hide_from_dynamo()
             native.forget_scopes()  # a module that still runs in another thread since the last hooks were removed
             _handles.append(register_module_forward_pre_hook(native.enter_module))
             _handles.append(register_module_forward_hook(native.leave_module, always_call=True))
+
+
+def hide_from_dynamo() -> None:
+    """Let Dynamo look through the hooks of modules, which would break its graphs. Once per process is enough."""
+    global _hidden
+    import torch
+
+    if not _hidden:
+        _hidden = True
+        for hook in (live.native().enter_module, live.native().leave_module):
+            torch.compiler.substitute_in_graph(hook, skip_signature_check=True)(_nothing)
+        # what PyTorch warns of, a second call of a hook for the compiled module itself, is harmless here
+        warnings.filterwarnings("ignore", message=".*global hooks on modules.*", category=UserWarning)
+
+
+def _nothing(*args: Any) -> None:
+    return None
 
 
 def leave_scopes() -> None:
@@ -78,6 +106,24 @@ def leave_scopes() -> None:
             _handles.clear()
             _scope_of_module.clear()
             _root_names.clear()
+
+
+def scopes_wanted() -> bool:
+    """Whether some recording names scopes."""
+    return _scopes_wanted > 0
+
+
+@contextmanager
+def at_path(path: str) -> Iterator[None]:
+    """Inside, operators have this module path, as compiled graphs know it without running the module."""
+    native = live.native()
+    with _lock:
+        _scope_of_module.setdefault(path, live.scope_number(path))
+    native.enter_module(path)
+    try:
+        yield
+    finally:
+        native.leave_module()
 
 
 def _register(module: Any) -> int:

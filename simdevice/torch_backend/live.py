@@ -24,6 +24,7 @@ from simdevice.units import PS_PER_S
 __all__ = [
     "DTYPES",
     "Recording",
+    "add_time",
     "configure",
     "current_device",
     "is_initialized",
@@ -276,6 +277,14 @@ def totals() -> dict[str, float]:
     native()
     with _State.lock:
         return {"time_s": _State.root.frontier_ps() / PS_PER_S, "operators": _State.root.operators}
+
+
+def add_time(ps: int) -> None:
+    """Let simulated time pass for work that no tape holds: a compiled graph on tensors of another device. Recordings
+    that are open don't see it."""
+    native()
+    with _State.lock:
+        _State.root.base_ps += ps
 
 
 class Recording:

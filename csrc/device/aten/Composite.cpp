@@ -5,7 +5,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/histc.h>
@@ -20,21 +20,11 @@ using at::Tensor;
 const OpInfo kHistc{"aten.histc", {}};
 const OpInfo kNativeDropout{"aten.native_dropout", {}};
 
-Tensor alias_with_grad(const Tensor& t) {
-  if (!t.defined() || !on_device(t)) {
-    return t;
-  }
-  Tensor out = host_view(t);
-  out.set_requires_grad(t.requires_grad());
-  return out;
-}
-
-// Which fused attention a CPU would take; without this, attention falls apart into bmm and softmax.
+// Which fused attention a CPU would take; without this, attention falls apart into bmm and softmax. The choice
+// looks at sizes and types only, so that it serves tensors without data too (Dynamo's).
 int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
     double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
-  const std::optional<Tensor> host_mask = mask ? std::optional(alias_with_grad(*mask)) : std::nullopt;
-  return at::_fused_sdp_choice(alias_with_grad(query), alias_with_grad(key), alias_with_grad(value), host_mask, dropout_p,
-      is_causal, scale, enable_gqa);
+  return at::native::_fused_sdp_choice_cpp(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa);
 }
 
 // PyTorch's CPU kernel draws from the CPU's default generator; this one draws from the device's.

@@ -1,0 +1,176 @@
+"""`torch.compile(model, backend="simacc")`: the program runs unchanged and every run adds simulated time.
+
+Dynamo finds it by the entry point `torch_dynamo_backends`. Graphs are lowered by AOTAutograd and run operator by
+operator, so results are eager's. On simacc tensors they are recorded as they run; on any other tensors each run adds
+the time that the graph would take on the device.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from simdevice.costs import Costs
+from simdevice.devices import Device, get
+from simdevice.errors import SpecError
+from simdevice.frontends.plans import Graph, Plan, branch_of, breaks, graph_scope, lowering
+from simdevice.frontends.storages import StorageIds
+from simdevice.records import OpTable, Origin, Trace, TraceBuilder
+from simdevice.torch_backend import hooks, live
+from simdevice.units import PS_PER_S
+
+__all__ = ["reset", "simacc", "statistics"]
+
+
+class _Totals:
+    """What all compiled programs of this process did since `reset`."""
+
+    lock = threading.Lock()
+    graphs = runs = time_ps = 0
+    branches: ClassVar[Counter[str]] = Counter()
+    breaks_before: ClassVar[Counter[str]] = Counter()
+
+
+def simacc(
+    module: GraphModule, example: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """The Dynamo backend. `options`: "device" (a name, file or Device), "engine", and fields of the machine.
+
+    Raises:
+        SpecError: a mode, or options for tensors that are on simacc already: those run on the configured device.
+    """
+    if mode not in (None, "default"):
+        raise SpecError(f"backend 'simacc' has no modes, got mode={mode!r}: give options={{'device': ...}}")
+    on_simacc = any(isinstance(t, torch.Tensor) and t.device.type == "simacc" for t in example)
+    if on_simacc and options:
+        raise SpecError("simacc tensors run on the configured device: torch.simacc.configure(...), not options")
+    observer = _Observer(None if on_simacc else _device(dict(options or {})))
+    with _nothing_recorded(on_simacc):
+        return lowering(observer)(module, example)
+
+
+def statistics() -> dict[str, Any]:
+    """Graphs compiled and run, why graphs broke (by first line of the reason), and simulated seconds of graphs on
+    tensors that are not on simacc, since the last reset."""
+    with _Totals.lock:
+        found = breaks() - _Totals.breaks_before + _Totals.branches
+        return {
+            "graphs": _Totals.graphs,
+            "runs": _Totals.runs,
+            "graph_breaks": dict(found),
+            "time_s": _Totals.time_ps / PS_PER_S,
+        }
+
+
+def reset() -> None:
+    """Count from zero."""
+    with _Totals.lock:
+        _Totals.graphs = _Totals.runs = _Totals.time_ps = 0
+        _Totals.branches.clear()
+        _Totals.breaks_before = breaks()
+
+
+def _device(options: dict[str, Any]) -> Device:
+    """The machine that the options name, else the configured one."""
+    chosen = options.pop("device", None)
+    if chosen is None:
+        if live.is_initialized() and not options:
+            configured: Device = live.current_device()
+            return configured
+        chosen = os.environ.get("SIMACC_DEVICE", live.DEFAULT_DEVICE)
+    return get(chosen, engine=options.pop("engine", None), **options)
+
+
+class _Observer:
+    """Runs one compiled graph, forward and backward. `device` is None on simacc tensors, which tell time themselves."""
+
+    def __init__(self, device: Device | None) -> None:
+        self._device = device
+        self._storages = StorageIds()  # holds parameters' addresses, not their data
+        self._times: dict[int, tuple[Plan, int]] = {}  # a kept plan keeps its id
+
+    def captured(self, module: GraphModule, example: Sequence[Any]) -> None:
+        branch = branch_of(module)
+        with _Totals.lock:
+            _Totals.graphs += 1
+            if branch is not None:
+                _Totals.branches[branch] += 1
+
+    def entered(self, args: Sequence[Any], parameters: Sequence[int]) -> None:
+        if self._device is not None:
+            self._storages.weights(args[i] for i in parameters if isinstance(args[i], torch.Tensor))
+
+    def run(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
+        if self._device is None:
+            with _Totals.lock:
+                _Totals.runs += 1
+            return _recorded(graph.module, args)
+        plan = graph.plan(args, [self._is_weight(a) for a in args], Costs())
+        results: Sequence[Any] = graph.module.forward(*args)
+        known = self._times.get(id(plan))
+        if known is None:
+            known = self._times[id(plan)] = (plan, self._device.run(_trace(plan)).makespan_ps)
+        with _Totals.lock:
+            _Totals.runs += 1
+            _Totals.time_ps += known[1]
+        live.add_time(known[1])
+        return results
+
+    def _is_weight(self, arg: Any) -> bool:
+        if not isinstance(arg, torch.Tensor):
+            return False
+        try:
+            return self._storages.known.get(arg.untyped_storage()._cdata, (-1, False))[1]
+        except (NotImplementedError, RuntimeError):  # no storage
+            return False
+
+
+def _trace(plan: Plan) -> Trace:
+    """The plan's operators as a trace, as a device takes them."""
+    builder = TraceBuilder(OpTable(Costs()))
+    for call in plan.calls:
+        builder.add(call.signature, call.storages, phase=call.phase, scope=builder.scope(call.scope))
+    return builder.finish(Origin("compile", notes=plan.notes))
+
+
+def _recorded(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:
+    """Run on simacc: node by node where a recording wants scopes, else in one go."""
+    if not hooks.scopes_wanted():
+        results: Sequence[Any] = module.forward(*args)
+        return results
+    return _Scoped(module).run(*args)  # type: ignore[no-any-return]
+
+
+class _Scoped(Interpreter):
+    """Runs each operator under the path of the module it came from."""
+
+    def run_node(self, n: Node) -> Any:
+        if n.op != "call_function":
+            return super().run_node(n)
+        with hooks.at_path(graph_scope(n)):
+            return super().run_node(n)
+
+
+class _nothing_recorded:
+    """While a graph is lowered, this thread records nothing."""
+
+    def __init__(self, on_simacc: bool) -> None:
+        self._native = live.native() if on_simacc else None
+
+    def __enter__(self) -> None:
+        if self._native is not None:
+            self._native.pause()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._native is not None:
+            self._native.resume()
+
+
+if live.is_initialized():
+    hooks.hide_from_dynamo()  # a recording may be open already

@@ -1,0 +1,202 @@
+"""`torch.compile(..., backend="simacc")`: eager's results, the trace's time, on CPU and on simacc tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import simdevice as sd
+from simdevice.torch_backend import compile_backend
+
+pytestmark = [
+    # PyTorch warns that a hook also sees the compiled module itself; recordings don't mind
+    pytest.mark.filterwarnings("ignore:.*global hooks on modules.*:UserWarning"),
+    # and looking into an optimizer, Dynamo calls what PyTorch deprecated
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    compile_backend.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def batch(n: int = 3) -> torch.Tensor:
+    return torch.arange(8.0 * n).reshape(n, 8) / 10
+
+
+def test_dynamo_finds_the_backend_by_its_name() -> None:
+    assert "simacc" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("device", ["h100", "edge-npu"])
+def test_on_cpu_tensors_a_run_gives_eagers_result_and_the_traces_time(device: str) -> None:
+    model = network()
+    compiled = torch.compile(model, backend="simacc", options={"device": device})
+    with torch.no_grad():
+        before = torch.simacc.time_s()  # type: ignore[attr-defined]
+        result = compiled(batch())
+        passed = torch.simacc.time_s() - before  # type: ignore[attr-defined]
+    assert torch.equal(result, model(batch()))
+    expected = sd.device(device).run(sd.trace(model, batch(), frontend="compile")).time_s
+    assert compile_backend.statistics() == {"graphs": 1, "runs": 1, "graph_breaks": {}, "time_s": expected}
+    assert passed == pytest.approx(expected, rel=1e-9)
+
+
+def test_every_run_adds_its_time() -> None:
+    compiled = torch.compile(network(), backend="simacc")
+    with torch.no_grad():
+        compiled(batch())
+        once = compile_backend.statistics()["time_s"]
+        for _ in range(4):
+            compiled(batch())
+    assert compile_backend.statistics()["time_s"] == pytest.approx(5 * once)
+    assert compile_backend.statistics()["runs"] == 5
+
+
+def test_without_options_it_is_the_configured_device() -> None:
+    torch.simacc.configure("edge-npu")  # type: ignore[attr-defined]
+    model = network()
+    with torch.no_grad():
+        torch.compile(model, backend="simacc")(batch())
+    expected = sd.device("edge-npu").run(sd.trace(model, batch(), frontend="compile")).time_s
+    assert compile_backend.statistics()["time_s"] == expected
+
+
+def test_options_are_the_machines_fields() -> None:
+    times = []
+    for bandwidth in ("25.6 GB/s", "51.2 GB/s"):
+        compile_backend.reset()
+        torch._dynamo.reset()
+        options = {"device": "edge-npu", "engine": "python", "dram_bandwidth_bytes_per_s": bandwidth}
+        with torch.no_grad():
+            torch.compile(network(), backend="simacc", options=options)(batch())
+        times.append(compile_backend.statistics()["time_s"])
+    assert times[1] < times[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "simacc"])
+def test_training_is_eagers_step_for_step(device: str) -> None:
+    ours, theirs = network().to(device), network()
+    compiled = torch.compile(ours, backend="simacc")
+    optimizers = [torch.optim.Adam(m.parameters(), lr=0.01) for m in (ours, theirs)]
+    for _ in range(3):
+        losses = []
+        for model, optimizer, x in ((compiled, optimizers[0], batch().to(device)), (theirs, optimizers[1], batch())):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach().cpu())
+        assert torch.equal(*losses)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(mine.detach().cpu(), other.detach())
+    # a forward and a backward graph at each step
+    assert compile_backend.statistics()["runs"] == 6
+    assert compile_backend.statistics()["graph_breaks"] == {}
+
+
+def test_a_training_steps_time_is_that_of_its_graphs() -> None:
+    model = network()
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return model(x).square().mean()  # type: ignore[no-any-return]
+
+    torch.compile(loss, backend="simacc", options={"device": "h100"})(batch()).backward()
+    model.zero_grad()  # else autograd adds to what is there
+    step = sd.trace(lambda x: loss(x).backward(), batch(), frontend="dispatch")
+    unlike = {"aten.ones_like"}  # autograd starts from it, before the backward graph
+    expected = sum(sd.device("h100").run(step).busy_ps[i] for i, op in enumerate(step.ops) if op.name not in unlike)
+    assert compile_backend.statistics()["time_s"] * 1e12 == pytest.approx(float(expected))
+
+
+def test_other_sizes_have_other_times() -> None:
+    model = network()
+    compiled = torch.compile(model, backend="simacc", dynamic=True, options={"device": "h100"})
+    with torch.no_grad():
+        for n in (3, 5, 300):
+            compile_backend.reset()
+            assert torch.equal(compiled(batch(n)), model(batch(n)))
+            expected = sd.device("h100").run(sd.trace(model, batch(n))).time_s
+            assert compile_backend.statistics()["time_s"] == pytest.approx(expected)
+
+
+def test_breaks_are_counted_with_their_reasons() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._dynamo.graph_break()
+        return y * 2
+
+    torch.compile(program, backend="simacc")(batch())
+    found = compile_backend.statistics()
+    assert (found["graphs"], found["runs"]) == (2, 2)
+    assert [reason for reason in found["graph_breaks"] if "graph_break()" in reason]
+
+
+# simacc tensors
+
+
+@pytest.mark.parametrize("scopes", [True, False])
+def test_on_simacc_tensors_a_graph_is_recorded_as_it_runs(scopes: bool) -> None:
+    model, x = network().to("simacc"), batch().to("simacc")
+    compiled = torch.compile(model, backend="simacc")
+    with torch.no_grad(), torch.simacc.record(scopes=scopes) as rec:  # type: ignore[attr-defined]
+        result = compiled(x)
+    assert torch.equal(result.cpu(), network()(batch()))
+    assert sd.device("h100").run(rec.trace) == rec.run
+    rows = [(op.name, op.scope) for op in rec.trace.ops if op.category != "sync"]
+    expected = [("aten.addmm", "0"), ("aten.relu", "1"), ("aten.addmm", "2")]
+    assert rows == (expected if scopes else [(name, "") for name, _ in expected])
+    assert rec.trace.weight_bytes == sd.trace(network(), batch()).weight_bytes
+    assert compile_backend.statistics() == {"graphs": 1, "runs": 1, "graph_breaks": {}, "time_s": 0.0}
+
+
+def test_backward_graphs_on_simacc_have_their_phase_and_scopes() -> None:
+    compiled = torch.compile(network().to("simacc"), backend="simacc")
+    with torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        compiled(batch().to("simacc")).sum().backward()
+    products = [(op.phase, op.scope) for op in rec.trace.ops if op.category == "matmul"]
+    forward = [("forward", "0"), ("forward", "2")]
+    # the gradients of both operands of the last layer, of the first one's weight
+    assert products == [*forward, ("backward", "2"), ("backward", "2"), ("backward", "0")]
+
+
+def test_options_for_simacc_tensors_are_refused() -> None:
+    compiled = torch.compile(network().to("simacc"), backend="simacc", options={"device": "edge-npu"})
+    with pytest.raises(Exception, match=r"simacc tensors run on the configured device: torch\.simacc\.configure"):
+        compiled(batch().to("simacc"))
+
+
+def test_a_wrong_device_is_said() -> None:
+    with pytest.raises(Exception, match="unknown device 'edge-npuu': did you mean 'edge-npu'"):
+        torch.compile(network(), backend="simacc", options={"device": "edge-npuu"})(batch())
+
+
+def test_a_transformer_gives_eagers_logits() -> None:
+    model: Any = sd.models.build(
+        model_type="bert",
+        device="cpu",
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        vocab_size=256,
+    )
+    tokens = sd.models.tokens(2, 12, device="cpu")
+    with torch.no_grad():
+        expected = model(tokens).logits
+        for ours, x in ((model, tokens), (copy.deepcopy(model).to("simacc"), tokens.to("simacc"))):
+            assert torch.equal(torch.compile(ours, backend="simacc")(x).logits.cpu(), expected)
