@@ -18,7 +18,7 @@ from simdevice.frontends.describe import device_of, path_of, title
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import profiled
 from simdevice.frontends.onnx.dims import bind
-from simdevice.frontends.onnx.files import graphs, load
+from simdevice.frontends.onnx.files import drop_contents, graphs, load
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import SMALL, dtype_name
 from simdevice.frontends.onnx.walker import GraphWalker
@@ -107,6 +107,7 @@ def _walk(
         missing = {n: s for n, s in bound.items() if n not in given}
         seeded = profiled.seeded_inputs(_only(graph, missing), missing)
         profile = profiled.run(model, {**seeded, **given}, path)
+        drop_contents(model)
     walker = GraphWalker(
         emitter,
         Schemas(opsets),

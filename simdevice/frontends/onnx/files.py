@@ -14,7 +14,7 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from simdevice.errors import FileFormatError
 
-__all__ = ["graphs", "load", "prepared"]
+__all__ = ["drop_contents", "graphs", "load", "prepared"]
 
 LARGEST = 2**31 - 1
 """Bytes of one protobuf message."""
@@ -35,9 +35,19 @@ def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
     for tensor in _tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             _check_external(tensor, Path(path))
-        elif not to_run:
-            _drop_contents(tensor)
+    if not to_run:
+        drop_contents(model)
     return prepared(model, path)
+
+
+def drop_contents(model: ModelProto) -> None:
+    """Forget the numbers of large tensors: a walk wants their types only."""
+    for tensor in _tensors(model):
+        if len(tensor.raw_data) > _DROP_ABOVE:
+            tensor.ClearField("raw_data")
+        for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+            if len(getattr(tensor, name)) > _DROP_ABOVE // 4:
+                tensor.ClearField(name)
 
 
 def prepared(model: ModelProto, path: str | os.PathLike[str] = "the model") -> ModelProto:
@@ -114,14 +124,6 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
             for attribute in node.attribute:
                 if attribute.type == AttributeProto.TENSOR:
                     yield attribute.t
-
-
-def _drop_contents(tensor: TensorProto) -> None:
-    if len(tensor.raw_data) > _DROP_ABOVE:
-        tensor.ClearField("raw_data")
-    for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
-        if len(getattr(tensor, name)) > _DROP_ABOVE // 4:
-            tensor.ClearField(name)
 
 
 def _check_external(tensor: TensorProto, path: Path) -> None:
