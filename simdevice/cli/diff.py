@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from simdevice.cli._common import console, is_trace_file, load_or_capture, print_json, table
-from simdevice.cli._options import DecodeOption, FakeOption, FrontendOption, JsonOption, TokensOption
+from simdevice.cli._options import (
+    DecodeOption,
+    DimOption,
+    FakeOption,
+    FrontendOption,
+    JsonOption,
+    ShapesOption,
+    TokensOption,
+)
+from simdevice.records import Trace
 from simdevice.records.diff import Diff, Totals, diff
 from simdevice.units import format_bytes, format_count
 
@@ -26,12 +35,21 @@ def command(
     decode: DecodeOption = None,
     fake: FakeOption = None,
     frontend: FrontendOption = "dispatch",
+    dim: DimOption = None,
+    shapes: ShapesOption = "infer",
     check: Check = False,
     json: JsonOption = False,
 ) -> None:
     """Compare two traces: operators, FLOPs, bytes and where they first part. Options are for models among the two."""
     options: dict[str, Any] = {"tokens": tokens, "decode": decode, "fake": fake, "frontend": frontend}
-    found = diff(*(load_or_capture(side, **{} if is_trace_file(side) else options) for side in (before, after)))
+    of_onnx = {"dim": dim, "shapes": shapes}
+
+    def trace(side: str) -> Trace:
+        if is_trace_file(side):
+            return load_or_capture(side)
+        return load_or_capture(side, **options, **(of_onnx if side.lower().endswith(".onnx") else {}))
+
+    found = diff(trace(before), trace(after))
     if json:
         print_json(_plain(found))
     else:

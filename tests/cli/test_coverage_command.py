@@ -50,6 +50,7 @@ def test_an_onnx_file_is_a_model_wherever_one_is(simacc: Simacc, onnx_file: Path
     for command in ("trace", "cost", "coverage"):
         found = simacc(command, onnx_file, "--dim", "samples=16000", "--json")
         assert found.code == 0, found.err
+    assert simacc("diff", onnx_file, onnx_file, "--dim", "samples=16000", "--check").code == 0
     ran = simacc("trace", onnx_file, "--dim", "samples=16000", "--shapes", "run", "--json").json
     assert ran["path"] == "shapes of one run"
 

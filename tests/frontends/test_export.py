@@ -152,13 +152,3 @@ def test_a_size_that_follows_from_data_is_said() -> None:
 def test_an_unknown_kind_of_fake_tensor_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="unknown kind of fake tensors 'gpu'"):
         export(Workload(nn.Linear(1, 1), (torch.ones(1, 1),)), fake="gpu")
-
-
-@pytest.mark.slow
-def test_llama3_8b_prefill_is_the_closed_form() -> None:
-    trace = export("llama3-8b", tokens=2048, flop_counter=True)
-    # 2 x 7,504,658,432 matmul parameters x 2,048 tokens + 4 x 32 layers x 4,096 x 2,048^2
-    assert trace.matmul_flops == 32_938_104_193_024
-    assert trace.origin.flop_counter == 32_938_104_193_024
-    assert trace.weight_bytes == 15_026_626_560
-    assert trace.unknown() == {}
