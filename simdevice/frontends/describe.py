@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from simdevice.frontends.base import Workload
 
 __all__ = ["device_of", "one_line", "path_of", "title"]
@@ -20,6 +17,9 @@ def title(workload: Workload) -> str:
 
 def device_of(root: Any, *inputs: Any) -> str:
     """The device type the tensors claim: the parameters', else the inputs'."""
+    import torch  # here: walking an ONNX file needs no PyTorch
+    from torch.utils._pytree import tree_leaves
+
     parameters = root.parameters() if isinstance(root, torch.nn.Module) else ()
     for found in (*parameters, *tree_leaves(inputs)):
         if isinstance(found, torch.Tensor):

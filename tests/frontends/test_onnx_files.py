@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,17 @@ def test_dimensions_without_a_name_are_input_and_axis(tmp_path: Path) -> None:
     assert concat.outputs[0].shape == (6, 3)
 
 
+def test_a_dimension_computed_from_others_needs_none_of_its_own(tmp_path: Path) -> None:
+    path = save(tmp_path, "g (float[batch, past] k, float[batch, total] m) => (float[batch, total] y) { y = Relu(m) }")
+    model = onnx.load(path)
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + seq"
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "past + seq"
+    onnx.save(model, path)
+    with pytest.raises(CaptureError, match=r"3 dimensions are open: .* --dim batch=1 --dim past=128 --dim seq=128$"):
+        sd.trace(path)
+    assert sd.trace(path, dims={"batch": 2, "past": 7, "seq": 1}).ops[0].outputs[0].shape == (2, 8)
+
+
 def test_an_input_without_a_rank_is_bound_whole(tmp_path: Path) -> None:
     path = save(tmp_path, "g (float x) => (float y) { y = Relu(x) }")
     model = onnx.load(path)
@@ -285,3 +298,22 @@ def test_only_the_onnx_front_end_reads_a_file(tmp_path: Path) -> None:
         sd.trace(path, frontend="export")
     with pytest.raises(UnknownNameError, match="unknown way to get shapes 'guess'"):
         sd.trace(path, shapes="guess")
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # importing it fails
+from simdevice.costs import Costs
+from simdevice.frontends import Workload, get
+from simdevice.frontends.onnx_file import OnnxFile
+file = OnnxFile(sys.argv[1], {"samples": 16000})
+trace = get("onnx")(Workload(file), Costs(), fake=None, scopes=True, flop_counter=False)
+print(len(trace), trace.flops)
+"""
+
+
+def test_a_file_is_walked_without_pytorch() -> None:
+    path = installed("swift_f0") / "model.onnx"
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, path], capture_output=True, text=True, check=True)
+    trace = real("swift_f0")
+    assert done.stdout.split() == [str(len(trace)), str(trace.flops)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, TypeProto, shape_inference
+from onnx import GraphProto, ModelProto, TypeProto, shape_inference
 
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
@@ -19,6 +19,7 @@ from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import profiled
 from simdevice.frontends.onnx.dims import bind
 from simdevice.frontends.onnx.files import drop_contents, graphs, load
+from simdevice.frontends.onnx.marks import read_marks
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import SMALL, dtype_name
 from simdevice.frontends.onnx.walker import GraphWalker
@@ -69,15 +70,8 @@ def _walk_file(file: OnnxFile, emitter: Emitter, *, scopes: bool) -> None:
     if file.shapes not in SHAPES:
         raise UnknownNameError("way to get shapes", file.shapes, SHAPES)
     model = load(file.path, to_run=file.shapes == "run")
-    weights, constants = _own_weights(model)
+    weights, constants = read_marks(model)
     _walk(model, emitter, path=file.path, file=file, weights=weights, constants=constants, scopes=scopes)
-
-
-def _own_weights(model: ModelProto) -> tuple[frozenset[str] | None, frozenset[str]]:
-    """What a file that was exported here says of its inputs; None for a foreign one."""
-    from simdevice.frontends.onnx.export import read_marks
-
-    return read_marks(model)
 
 
 def _walk(
@@ -90,7 +84,7 @@ def _walk(
     constants: frozenset[str],
     scopes: bool,
 ) -> None:
-    """`weights` are inputs that are parameters, `constants` inputs that are stored too (None: a foreign file)."""
+    """`weights` are inputs that are parameters (None: a foreign file), `constants` inputs that are stored too."""
     graph = model.graph
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
     given = {name: np.asarray(array) for name, array in (file.inputs if file else {}).items()}
@@ -134,10 +128,8 @@ def _small(array: NDArray[Any] | None) -> NDArray[Any] | None:
     return array if array is not None and array.size <= SMALL else None
 
 
-def _only(graph: Any, names: Mapping[str, Any]) -> Any:
+def _only(graph: GraphProto, names: Mapping[str, Any]) -> GraphProto:
     """A graph with these inputs only: what is left to be made up."""
-    from onnx import GraphProto
-
     kept = GraphProto()
     kept.input.extend(i for i in graph.input if i.name in names)
     return kept

@@ -29,7 +29,7 @@ def handles(node: NodeProto) -> bool:
 
 
 def take(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
-    """Walk the node's bodies, or move what it holds; gives its outputs."""
+    """Walk the node's bodies; gives its outputs."""
     return _HANDLERS[node.op_type](walker, node, inputs, env)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx import GraphProto, TensorShapeProto, ValueInfoProto
@@ -25,7 +27,7 @@ def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape],
         CaptureError: a dimension that is open still; says the command that binds all of them.
     """
     symbols = _symbols(graph, given)
-    names = {name for shape in symbols.values() for name in shape if isinstance(name, str)}
+    names = {n for shape in symbols.values() for dim in shape if isinstance(dim, str) for n in _names(dim)}
     inputs = [value.name for value in graph.input if value.type.HasField("tensor_type")]
     for name, size in dims.items():
         if name not in names and name not in inputs:
@@ -46,15 +48,61 @@ def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape],
             missing[value.name] = "1x3x224x224"
         else:
             shape = symbols[value.name]
-            open_ = {n: _example(n, i, len(shape)) for i, n in enumerate(shape) if isinstance(n, str) and n not in dims}
-            missing |= {name: size for name, size in open_.items() if name not in missing}
-            bound[value.name] = tuple(dims.get(n, -1) if isinstance(n, str) else n for n in shape)
+            for axis, dim in enumerate(shape):
+                for name in _names(dim) if isinstance(dim, str) else ():
+                    if name not in dims:
+                        missing.setdefault(name, _example(name, axis, len(shape)))
+            if not missing:
+                bound[value.name] = tuple(_size(d, dims) if isinstance(d, str) else d for d in shape)
     if missing:
         flags = " ".join(f"--dim {_quoted(name)}={size}" for name, size in missing.items())
         many = "dimensions are" if len(missing) > 1 else "dimension is"
         raise CaptureError(f"{path}: {len(missing)} {many} open: simacc trace {os.fspath(path)} {flags}")
     _check_types(graph.input, path)
     return bound
+
+
+_OPERATIONS: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mult: operator.mul,
+    ast.Sub: operator.sub,
+}
+
+
+def _formula(dim: str) -> ast.expr | None:
+    """`past + seq` as arithmetic on names; None for a name that is none."""
+    try:
+        found = ast.parse(dim, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *_OPERATIONS)
+    parts = list(ast.walk(found))
+    fits = all(isinstance(p, allowed) for p in parts) and isinstance(found, ast.BinOp)
+    whole = all(isinstance(p.value, int) for p in parts if isinstance(p, ast.Constant))
+    return found if fits and whole else None
+
+
+def _names(dim: str) -> list[str]:
+    """What must be bound for a dimension: itself, or the names it is computed from."""
+    formula = _formula(dim)
+    if formula is None:
+        return [dim]
+    return [part.id for part in ast.walk(formula) if isinstance(part, ast.Name)]
+
+
+def _size(dim: str, dims: Mapping[str, Any]) -> int:
+    formula = _formula(dim)
+    try:
+        return int(dims[dim]) if formula is None else _computed(formula, dims)
+    except ZeroDivisionError:
+        raise SpecError(f"dimension {dim!r} divides by zero") from None
+
+
+def _computed(part: ast.AST, dims: Mapping[str, Any]) -> int:
+    if isinstance(part, ast.BinOp):
+        return _OPERATIONS[type(part.op)](_computed(part.left, dims), _computed(part.right, dims))
+    return int(dims[part.id]) if isinstance(part, ast.Name) else int(part.value)  # type: ignore[attr-defined]
 
 
 def _symbols(graph: GraphProto, given: Mapping[str, Shape]) -> dict[str, tuple[int | str, ...]]:

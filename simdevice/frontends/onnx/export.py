@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import warnings
@@ -21,11 +20,9 @@ from simdevice.frontends.describe import one_line
 from simdevice.frontends.export import exported, without_cache
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.onnx.files import prepared
+from simdevice.frontends.onnx.marks import MARK, mark
 
-__all__ = ["ExportedModel", "export_model", "read_marks", "save"]
-
-MARK = "simacc.weightless"
-"""Under this key a file says which of its inputs are parameters and buffers, and which names share one storage."""
+__all__ = ["ExportedModel", "export_model", "save"]
 
 
 @dataclass(frozen=True)
@@ -73,15 +70,6 @@ def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None =
     return found
 
 
-def read_marks(model: ModelProto) -> tuple[frozenset[str] | None, frozenset[str]]:
-    """Names of parameters and of buffers among the inputs of a file exported here; None for any other file."""
-    for entry in model.metadata_props:
-        if entry.key == MARK:
-            said = json.loads(entry.value)
-            return frozenset(said["parameters"]), frozenset(said["buffers"])
-    return None, frozenset()
-
-
 def _without_weights(model: Any, program: torch.export.ExportedProgram, workload: Workload) -> ExportedModel:
     """Turn initializers into inputs, one per storage; drop what the exporter noted about Python source."""
     import onnx_ir
@@ -122,9 +110,8 @@ def _without_weights(model: Any, program: torch.export.ExportedProgram, workload
     for value in (*graph.inputs, *(o for node in graph for o in node.outputs)):
         value.metadata_props.clear()
     model.graph.metadata_props.clear()
-    said = {"parameters": weights, "buffers": constants, "aliases": aliases}
     model.metadata_props.clear()
-    model.metadata_props[MARK] = json.dumps(said)
+    model.metadata_props[MARK] = mark(weights, constants, aliases)
     proto = prepared(onnx_ir.to_proto(model))
     return ExportedModel(proto, frozenset(weights), frozenset(constants), aliases, stored, workload)
 

@@ -15,7 +15,6 @@ from simdevice.frontends.onnx import fold, shapes
 from simdevice.frontends.onnx.profiled import Profile
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
-from simdevice.frontends.schema import plain
 
 __all__ = ["Environment", "GraphWalker", "canonical_name"]
 
@@ -311,4 +310,4 @@ def _plain(value: Any) -> Any:
         return value.decode(errors="replace")
     if isinstance(value, (list, tuple)):
         return tuple(_plain(v) for v in value)
-    return plain(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
