@@ -160,12 +160,12 @@ def trace(
         if workload.warm_up is not None:
             args, kwargs = workload.warm_up(workload)
         recorder = CompileRecorder(costs, root, flop_counter=flop_counter)
-        before = breaks()
         with _fresh_compiler(), _one_line():
+            before = breaks()
             compiled = torch.compile(workload.program, backend=lowering(recorder))
             with recorder:
                 compiled(*args, **kwargs)
-        found = breaks() - before + recorder.branches
+            found = breaks() - before + recorder.branches
     origin = Origin(
         frontend="compile",
         device=f"{device} (fake)" if fake else device,
@@ -191,7 +191,8 @@ def _summary(graphs: int, found: Any) -> str:
 
 @contextlib.contextmanager
 def _fresh_compiler() -> Iterator[None]:
-    """What was compiled before, for other inputs, must not decide what is compiled now."""
+    """What was compiled before, for other inputs, must not decide what is compiled now: all that Dynamo compiled in
+    this process is forgotten, and compiled again when it is next called."""
     torch._dynamo.reset()
     try:
         with warnings.catch_warnings():
