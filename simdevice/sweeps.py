@@ -173,7 +173,7 @@ def _read(spec: AcceleratorSpec, name: str, values: Sequence[object] | Range) ->
     if isinstance(values, Range):
         low, high = one(values.low), one(values.high)
         if isinstance(low, (str, bool)) or not 0 < low <= high:
-            raise SpecError(f"{name}: expected a range of numbers above zero, got {values.low!r} to {values.high!r}")
+            raise SpecError(f"{name}: expected a range of numbers above zero, got {values.low} to {values.high}")
         return Range(low, high)
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise SpecError(f"{name}: expected a list of values or a Range, got {values!r}")
