@@ -18,9 +18,60 @@ at::Tensor make(c10::Storage storage, c10::DispatchKey key, const c10::TensorImp
   return tensor;
 }
 
+// As ==, without a call to memcmp for the few numbers that a shape is.
+bool same(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether a Block's kept view looks like this device tensor, and nobody else holds it or has touched it.
+bool stands_for(c10::TensorImpl& view, const c10::TensorImpl& device, const Block& block) {
+  return c10::raw::intrusive_ptr::use_count(&view) == 1 && same(view.sizes(), device.sizes()) &&
+      same(view.strides(), device.strides()) && view.storage_offset() == device.storage_offset() &&
+      view.dtype() == device.dtype() && view.is_conj() == device.is_conj() && view.is_neg() == device.is_neg() &&
+      !view.is_wrapped_number() && !device.is_wrapped_number() && view.autograd_meta() == nullptr &&
+      view.unsafe_storage().unsafeGetStorageImpl() == block.host.unsafeGetStorageImpl();
+}
+
+// Leaves a view with its Block for later calls. Tensors of inference mode would not do outside of it.
+void keep(Block& block, at::Tensor view) {
+  if (C10_UNLIKELY(view.is_inference())) {
+    return;
+  }
+  auto* impl = view.unsafeReleaseTensorImpl();
+  c10::TensorImpl* none = nullptr;
+  if (!block.view.compare_exchange_strong(none, impl, std::memory_order_acq_rel)) {
+    c10::raw::intrusive_ptr::decref(impl);  // another thread was first
+  }
+}
+
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& device_tensor) {
+  const auto& impl = *device_tensor.unsafeGetTensorImpl();
+  Block* block = block_of(impl);
+  if (C10_UNLIKELY(block == nullptr)) {
+    return own_host_view(device_tensor);
+  }
+  auto* kept = block->view.load(std::memory_order_acquire);
+  if (C10_LIKELY(kept != nullptr && stands_for(*kept, impl, *block))) {
+    return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(kept));
+  }
+  auto out = own_host_view(device_tensor);
+  if (kept == nullptr && !impl.is_wrapped_number()) {
+    keep(*block, out);
+  }
+  return out;
+}
+
+at::Tensor own_host_view(const at::Tensor& device_tensor) {
   const auto& impl = *device_tensor.unsafeGetTensorImpl();
   auto out = make(host_storage(*impl.unsafe_storage().unsafeGetStorageImpl()), c10::DispatchKey::CPU, impl);
   if (C10_UNLIKELY(impl.is_wrapped_number())) {
@@ -29,12 +80,15 @@ at::Tensor host_view(const at::Tensor& device_tensor) {
   return out;
 }
 
-at::Tensor wrap(const at::Tensor& cpu_tensor, c10::DeviceIndex device) {
+at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device) {
   TORCH_CHECK_NOT_IMPLEMENTED(cpu_tensor.layout() == c10::kStrided && !cpu_tensor.is_quantized(),
       "simacc has no ", cpu_tensor.is_quantized() ? "quantized" : c10::str(cpu_tensor.layout()),
       " tensors; run this operator on the CPU (.cpu()) and move the dense result back");
-  const auto& impl = *cpu_tensor.unsafeGetTensorImpl();
-  return make(adopt(cpu_tensor.storage(), device), c10::DispatchKey::PrivateUse1, impl);
+  auto storage = adopt(cpu_tensor.storage(), device);
+  Block& block = *block_of(*storage.unsafeGetStorageImpl());
+  auto out = make(std::move(storage), c10::DispatchKey::PrivateUse1, *cpu_tensor.unsafeGetTensorImpl());
+  keep(block, std::move(cpu_tensor));
+  return out;
 }
 
 at::Tensor wrap_in(c10::Storage storage, const at::Tensor& cpu_tensor) {

@@ -7,11 +7,15 @@
 
 namespace simacc {
 
-// A CPU tensor over a device tensor's bytes: sizes, strides, offset, conjugate and negative bits kept.
+// A CPU tensor over a device tensor's bytes: sizes, strides, offset, conjugate and negative bits kept. For reading:
+// it may be the one that the Block keeps, and comes again with the next call.
 at::Tensor host_view(const at::Tensor& device_tensor);
 
+// The same, made for this call alone: a kernel may change its layout.
+at::Tensor own_host_view(const at::Tensor& device_tensor);
+
 // A device tensor over a CPU tensor's bytes, in a storage of its own.
-at::Tensor wrap(const at::Tensor& cpu_tensor, c10::DeviceIndex device);
+at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device);
 
 // A device tensor over `storage`, laid out as `cpu_tensor`.
 at::Tensor wrap_in(c10::Storage storage, const at::Tensor& cpu_tensor);

@@ -132,7 +132,7 @@ class Exchange {
     if (call != nullptr && argument.read) {
       call->input(*tensor.unsafeGetTensorImpl());
     }
-    at::Tensor stand_in = host_view(tensor);
+    at::Tensor stand_in = argument.written ? own_host_view(tensor) : host_view(tensor);
     pairs_.push_back({tensor, stand_in, &argument});
     return stand_in;
   }

@@ -62,7 +62,7 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
       "simacc copies to and from the CPU only, got ", self.device(), " to ", dst.device());
   {
     const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    (to_device ? host_view(dst) : dst).copy_(from_device ? host_view(self) : self);
+    (to_device ? own_host_view(dst) : dst).copy_(from_device ? host_view(self) : self);
   }
   auto* recorder = Recorder::current();
   if (recorder == nullptr) {

@@ -36,7 +36,7 @@ struct Passed {
   void finish() {}
 };
 
-inline at::Tensor to_host(const at::Tensor& tensor, const Plan& plan, Call* call) {
+inline at::Tensor to_host(const at::Tensor& tensor, const Plan& plan, Call* call, bool written = false) {
   if (!tensor.defined()) {
     return tensor;
   }
@@ -47,7 +47,7 @@ inline at::Tensor to_host(const at::Tensor& tensor, const Plan& plan, Call* call
   if (call != nullptr) {
     call->input(*tensor.unsafeGetTensorImpl());
   }
-  return host_view(tensor);
+  return written ? own_host_view(tensor) : host_view(tensor);
 }
 
 template <>
@@ -76,7 +76,7 @@ struct Passed<at::Tensor&> {
     if (C10_UNLIKELY(!on_device(given))) {
       check_host_scalar(given, plan, 0, /*written=*/true);
     }
-    return to_host(given, plan, call);
+    return to_host(given, plan, call, /*written=*/true);
   }
 };
 
@@ -91,11 +91,11 @@ struct Passed<const std::optional<at::Tensor>&> {
   void finish() {}
 };
 
-inline at::Tensor to_device(const at::Tensor& host_result, Call* call) {
+inline at::Tensor to_device(at::Tensor host_result, Call* call) {
   if (!host_result.defined()) {
     return host_result;
   }
-  at::Tensor out = wrap(host_result, 0);
+  at::Tensor out = wrap(std::move(host_result), 0);
   if (call != nullptr) {
     call->output(*out.unsafeGetTensorImpl());
   }
@@ -143,13 +143,13 @@ struct Typed<Op, Ret(Args...)> {
         [](auto&... p) -> Ret { return Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), p.host()...); }, passed);
   }
 
-  static at::Tensor results(const at::Tensor& out, Call* call) {
-    return to_device(out, call);
+  static at::Tensor results(at::Tensor out, Call* call) {
+    return to_device(std::move(out), call);
   }
 
   template <class... T>
-  static std::tuple<T...> results(const std::tuple<T...>& out, Call* call) {
-    return std::apply([&](const auto&... t) { return std::tuple<T...>{to_device(t, call)...}; }, out);
+  static std::tuple<T...> results(std::tuple<T...> out, Call* call) {
+    return std::apply([&](auto&... t) { return std::tuple<T...>{to_device(std::move(t), call)...}; }, out);
   }
 };
 

@@ -21,8 +21,7 @@ constexpr uint64_t kNoForward = std::numeric_limits<uint64_t>::max();  // what n
 std::atomic<uint64_t> scope_epoch{0};
 
 // The innermost module this thread is in; null outside of all.
-const int32_t* current_scope() {
-  const auto& state = thread_state();
+const int32_t* current_scope(const ThreadState& state) {
   const bool valid = !state.scopes.empty() && state.scope_epoch == scope_epoch.load(std::memory_order_relaxed);
   return valid ? &state.scopes.back() : nullptr;
 }
@@ -106,15 +105,18 @@ void Recorder::append(int32_t signature, uint8_t phase, int32_t scope, std::span
   tape_.signature.push_back(signature);
   tape_.phase.push_back(phase);
   tape_.scope.push_back(scope);
-  tape_.tensors.insert(tape_.tensors.end(), tensors.begin(), tensors.end());
+  for (const int64_t id : tensors) {
+    tape_.tensors.push_back(id);
+  }
   rows_.store(tape_.signature.size(), std::memory_order_relaxed);
 }
 
 void Recorder::append_call(Call& call) {
   const int32_t signature = intern(call);
-  uint8_t phase = thread_state().phase;
+  const auto& state = thread_state();
+  uint8_t phase = state.phase;
   int32_t scope = 0;
-  const int32_t* inside = current_scope();
+  const int32_t* inside = current_scope(state);
   if (const auto node = torch::autograd::get_current_node()) {
     phase = kBackward;
     scope = inside != nullptr ? *inside : scope_of_forward(node->thread_id(), node->sequence_nr());
@@ -241,7 +243,7 @@ namespace {
 void scope_changed() {
   auto* recorder = Recorder::current();
   if (recorder != nullptr && recorder != Recorder::root().get()) {  // the root keeps no scopes, and lives for ever
-    const int32_t* scope = current_scope();
+    const int32_t* scope = current_scope(thread_state());
     recorder->enter_scope_at(at::RecordFunction::currentThreadId(), at::sequence_number::peek(), scope == nullptr ? 0 : *scope);
   }
 }
@@ -249,7 +251,7 @@ void scope_changed() {
 
 void push_scope(int32_t scope) {
   auto& state = thread_state();
-  if (current_scope() == nullptr) {
+  if (current_scope(state) == nullptr) {
     state.scopes.clear();
     state.scope_epoch = scope_epoch.load(std::memory_order_relaxed);
   }
@@ -258,8 +260,9 @@ void push_scope(int32_t scope) {
 }
 
 void pop_scope() {
-  if (current_scope() != nullptr) {
-    thread_state().scopes.pop_back();
+  auto& state = thread_state();
+  if (current_scope(state) != nullptr) {
+    state.scopes.pop_back();
     scope_changed();
   }
 }

@@ -13,13 +13,16 @@ using Words = std::vector<int64_t>;
 
 struct WordsHash {
   using is_transparent = void;
+  // Words are multiplied independently of each other, so that a processor overlaps them; the rotation tells places
+  // apart.
   size_t operator()(std::span<const int64_t> words) const noexcept {
-    uint64_t h = 0x9e3779b97f4a7c15ULL;
+    uint64_t h = words.size();
+    int place = 0;
     for (const int64_t w : words) {
-      h = (h ^ static_cast<uint64_t>(w)) * 0xff51afd7ed558ccdULL;
-      h ^= h >> 32;
+      h ^= std::rotl(static_cast<uint64_t>(w) * 0xff51afd7ed558ccdULL, place += 11);
     }
-    return h;
+    h = (h ^ (h >> 32)) * 0x9e3779b97f4a7c15ULL;
+    return h ^ (h >> 29);
   }
 };
 

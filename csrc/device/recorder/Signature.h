@@ -74,7 +74,9 @@ class Call {
     words_.push_back(static_cast<int64_t>(tensor.dtype().toScalarType()) |
         (static_cast<int64_t>(block != nullptr && block->weight.load(std::memory_order_relaxed)) << 8) |
         (static_cast<int64_t>(sizes.size()) << 16));
-    words_.append(sizes.begin(), sizes.end());
+    for (const int64_t n : sizes) {  // few: a call to memmove costs more
+      words_.push_back(n);
+    }
     ids_.push_back(block != nullptr ? block->id : -1);
   }
 

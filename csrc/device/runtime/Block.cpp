@@ -127,6 +127,9 @@ Block::Block(c10::Storage host_storage, size_t bytes, c10::DeviceIndex index)
 }
 
 Block::~Block() {
+  if (auto* kept = view.load(std::memory_order_acquire)) {
+    c10::raw::intrusive_ptr::decref(kept);
+  }
   auto& book = ledger(device);
   book.live.fetch_sub(static_cast<int64_t>(counted_bytes), std::memory_order_relaxed);
   book.frees.fetch_add(1, std::memory_order_relaxed);

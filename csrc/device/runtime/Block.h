@@ -20,6 +20,8 @@ struct Block {
   size_t counted_bytes;             // what the memory statistics charge for it
   c10::DeviceIndex device;
   std::atomic<bool> weight{false};  // storage of a module's parameter
+  // A CPU tensor over `host` for kernels to read, so that most calls make none; null until one is there.
+  std::atomic<c10::TensorImpl*> view{nullptr};
 
   Block(c10::Storage host, size_t bytes, c10::DeviceIndex device);
   ~Block();

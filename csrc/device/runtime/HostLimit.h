@@ -15,19 +15,22 @@ void check_host_can_hold(size_t bytes);
 // CPU kernels allocate the results that the device then adopts.
 class HostLimitScope {
  public:
-  HostLimitScope() {
-    ++depth();
+  HostLimitScope() : depth_(depth()) {
+    ++depth_;
   }
   ~HostLimitScope() {
-    --depth();
+    --depth_;
   }
   HostLimitScope(const HostLimitScope&) = delete;
   HostLimitScope& operator=(const HostLimitScope&) = delete;
 
   static int& depth() {
-    static thread_local int depth_ = 0;
-    return depth_;
+    static thread_local int nested = 0;
+    return nested;
   }
+
+ private:
+  int& depth_;  // looking a thread's variable up takes a call
 };
 
 // Puts the check in front of PyTorch's CPU allocator. Called once when the device is initialised.
