@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import IO, Any
 from simdevice.errors import SpecError
 
 __all__ = ["atomic_write", "config_root"]
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def config_root() -> Path:
@@ -41,7 +44,9 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             yield file
         os.chmod(name, 0o644)  # mkstemp gives owner-only permissions
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise SpecError(f"cannot write {target}: {error.strerror}") from None
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
+from simdevice.errors import SpecError
 from simdevice.records import OpTable, Rows, Run, Trace
 
 __all__ = ["Device", "Session"]
@@ -55,7 +56,15 @@ class Device(ABC):
         """A session at time zero over a (growing) table. keep=False remembers totals only."""
 
     def run(self, trace: Trace) -> Run:
-        """Simulate a whole trace."""
+        """Simulate a whole trace.
+
+        Raises:
+            SpecError: what was given is no trace.
+        """
+        if not isinstance(trace, Trace):
+            raise SpecError(
+                f"expected a Trace, as sd.trace(...) or sd.Trace.load(...) gives, got {type(trace).__name__}"
+            )
         session = self.open(trace.table)
         session.submit(trace.rows)
         return session.finish(trace)

@@ -19,12 +19,13 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
+from simdevice.frontends.describe import device_of, one_line, path_of, title
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -239,7 +240,7 @@ def trace(
         if root is not None:
             stack.enter_context(torch.no_grad())
         args, kwargs = workload.args, workload.kwargs
-        device = _device(root, args, kwargs)
+        device = device_of(root, args, kwargs)
         if workload.warm_up is not None:
             with _without_data(fake, device):
                 args, kwargs = workload.warm_up(workload)
@@ -250,8 +251,8 @@ def trace(
     origin = Origin(
         frontend="dispatch",
         device=f"{device} (fake)" if fake else device,
-        workload=" ".join(part for part in (workload.name, workload.description) if part),
-        path=_path(workload, recorder),
+        workload=title(workload),
+        path=path_of(workload.path, (s.name for s in recorder.table.signatures)),
         versions=versions(),
         flop_counter=counter.get_total_flops() if counter is not None else None,
     )
@@ -276,29 +277,7 @@ def _without_data(fake: str | None, device: str) -> Iterator[None]:
     except (RuntimeError, NotImplementedError, UnsupportedOperatorException) as error:
         if fake is not None or device != "meta":
             raise
-        reason = " ".join(str(error).split())[:200]
-        raise CaptureError(f"this program can't run on the meta device ({reason}): try fake='cpu'") from error
-
-
-def _path(workload: Workload, recorder: DispatchRecorder) -> str:
-    """Which way through a library the trace shows: what the workload says, and how attention was done."""
-    names = {signature.name for signature in recorder.table.signatures}
-    fused = sorted(name for name in names if "scaled_dot_product" in name or "flex_attention" in name)
-    said = [workload.path] if workload.path else []
-    if fused:
-        said.append(f"fused attention ({', '.join(fused)})")
-    elif names & {"aten._softmax", "aten._safe_softmax"}:
-        said.append("attention as matrix products and softmax")
-    return ", ".join(said)
-
-
-def _device(root: torch.nn.Module | None, *inputs: Any) -> str:
-    """The device type the tensors claim: the parameters', else the inputs'."""
-    tensors: list[torch.Tensor] = []
-    if root is not None:
-        tensors += list(root.parameters())[:1]
-    tensors += [t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]
-    return tensors[0].device.type if tensors else ""
+        raise CaptureError(f"this program can't run on the meta device ({one_line(error)}): try fake='cpu'") from error
 
 
 # Dynamo must neither compile the recorder nor what it calls. PyTorch's own way is a wrapper that

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
 from simdevice.errors import SpecError, UnknownNameError, nearest
+from simdevice.files import config_root
 from simdevice.hardware.specs import AcceleratorSpec, DeviceSpec, FieldError, HostSpec, LinkSpec, RooflineSpec, Spec
 
 __all__ = ["config_root", "host_names", "link_names", "load", "load_host", "load_link", "names"]
@@ -19,13 +19,6 @@ KINDS: dict[str, type[RooflineSpec] | type[AcceleratorSpec]] = {
 }
 
 S = TypeVar("S", bound=Spec)
-
-
-def config_root() -> Path:
-    """The shipped descriptions: `simdevice/configs` when installed, `configs` beside the package in a checkout."""
-    package = Path(str(resources.files("simdevice")))
-    shipped = package / "configs"
-    return shipped if shipped.is_dir() else package.parent / "configs"
 
 
 def names() -> list[str]:
@@ -90,6 +83,8 @@ def _find(folder: str, kind: str, name: str | Path) -> Path:
         if name not in known:
             raise UnknownNameError(kind, name, known)
         return config_root() / folder / f"{name}.yaml"
+    if not isinstance(name, (str, Path)):
+        raise SpecError(f"expected the name of a {kind} or a YAML file, got {name!r}")
     return Path(name)
 
 

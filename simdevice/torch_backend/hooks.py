@@ -33,7 +33,8 @@ def install(native: Any) -> None:
     def enter_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling():  # a native call would break Dynamo's graph
             return
-        optimizer._simacc_phase = native.set_phase(_OPTIMIZER_PHASE)
+        before = native.set_phase(_OPTIMIZER_PHASE)
+        optimizer.__dict__.setdefault("_simacc_phase", before)  # there already: its last step raised
 
     def leave_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling():

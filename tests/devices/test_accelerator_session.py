@@ -15,7 +15,7 @@ from simdevice.devices import accelerator, get
 from simdevice.devices.accelerator import Accelerator, AcceleratorSession
 from simdevice.engines.python import PythonEngine
 from simdevice.engines.totals import TotalsState
-from simdevice.errors import SimdeviceError
+from simdevice.errors import SimdeviceError, SpecError
 from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
 
 CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -182,6 +182,11 @@ def test_without_operators_there_is_no_time() -> None:
     assert sum(run.stalls.values()) == 0
     waiting = edge().run(made((SYNCHRONIZE, ())))
     assert waiting.end_ps.tolist() == [0]
+
+
+def test_what_is_no_trace_is_said() -> None:
+    with pytest.raises(SpecError, match=r"^expected a Trace, as sd.trace\(...\) or .* gives, got str$"):
+        edge().run("gpt2")  # type: ignore[arg-type]
 
 
 def test_an_engine_can_be_an_object() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from simdevice import files
 from simdevice.errors import SpecError, UnknownNameError
 from simdevice.hardware import (
     AcceleratorSpec,
@@ -19,7 +20,6 @@ from simdevice.hardware import (
     load,
     load_host,
     load_link,
-    loading,
     names,
 )
 
@@ -122,6 +122,11 @@ def test_an_unknown_preset_says_the_nearest(loader, name, message):
     assert str(caught.value) == message
 
 
+def test_what_is_no_name_is_said():
+    with pytest.raises(SpecError, match=r"^expected the name of a device or a YAML file, got 7$"):
+        load(7)
+
+
 def test_a_file_is_named_by_itself_unless_it_says_otherwise(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
@@ -168,6 +173,6 @@ def test_presets_are_found_beside_the_package_or_inside_it(tmp_path, monkeypatch
     assert (config_root() / "accelerators" / "h100.yaml").is_file()
     installed = tmp_path / "simdevice"
     shutil.copytree(config_root(), installed / "configs")
-    monkeypatch.setattr(loading.resources, "files", lambda package: Path(installed))
+    monkeypatch.setattr(files.resources, "files", lambda package: Path(installed))
     assert config_root() == installed / "configs"
     assert load("h100").name == "h100"

@@ -156,6 +156,22 @@ def test_an_optimizer_step_that_raises_leaves_no_phase_behind():
     assert {op.phase for op in rec.trace.ops} == {"forward"}
 
 
+def test_a_step_that_raised_is_over_with_the_next_one():
+    x = torch.ones(3, device="simacc", requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=0.1)
+
+    def fail():
+        raise ValueError
+
+    with torch.simacc.record() as rec:
+        with contextlib.suppress(ValueError):
+            optimizer.step(fail)
+        x.sum().backward()
+        optimizer.step()
+        x.detach() * 2
+    assert {op.phase for op in by_name(rec.trace, "aten.mul")} == {"forward"}
+
+
 def test_a_module_that_outlives_the_hooks_leaves_no_scope_in_its_thread():
     inside, leave, scopes = threading.Event(), threading.Event(), []
 
