@@ -9,6 +9,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from simdevice.errors import SpecError, UnknownNameError
 
@@ -72,6 +73,18 @@ def test_dropout_draws_from_the_devices_generator():
     assert torch.equal(torch.get_rng_state(), host_state)
     torch.manual_seed(1)
     assert torch.equal(nn.functional.dropout(x, 0.5).cpu(), first.cpu())
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_computes_again_with_the_same_dropout_mask(reentrant):
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5)).to("simacc")
+    gradients = []
+    for forward in (model, lambda x: checkpoint(model, x, use_reentrant=reentrant)):
+        x = torch.ones(4, 64, device="simacc", requires_grad=True)
+        torch.manual_seed(5)
+        forward(x).square().sum().backward()
+        gradients.append(x.grad.cpu())
+    assert torch.equal(*gradients)
 
 
 def test_saving_loading_copying_and_pickling():
