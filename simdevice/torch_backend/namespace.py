@@ -249,7 +249,7 @@ def _generator(device: Any = None) -> torch.Generator:
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
         return (_generator(0),)
-    if name == "_initialized":  # torch.utils.checkpoint restores the generator, hence dropout masks, only if this is true
+    if name == "_initialized":  # torch.utils.checkpoint asks, and restores the generator only if it is true
         return is_initialized()
     raise AttributeError(f"module 'torch.simacc' has no attribute {name!r}")
 
