@@ -294,11 +294,12 @@ class Recording:
     synchronisations are logged. 3. Leaving drains again; then `trace` and `run` are there, and
     `device.run(rec.trace) == rec.run`. The enclosing recording receives the block's rows between
     two synchronisations. `scopes` names the module of every operator; off, it costs nothing. With
-    `follows`, configure() may change the machine inside the block, which is then simulated anew.
+    `follows`, configure() may change the machine inside the block, which is then simulated anew; with
+    `on_all_threads`, threads that have no recording of their own are part of the block.
     """
 
-    def __init__(self, *, scopes: bool = True, follows: bool = False) -> None:
-        self._scopes, self._follows = scopes, follows
+    def __init__(self, *, scopes: bool = True, follows: bool = False, on_all_threads: bool = False) -> None:
+        self._scopes, self._follows, self._on_all_threads = scopes, follows, on_all_threads
         self._trace: Trace | None = None
         self._run: Run | None = None
 
@@ -313,7 +314,7 @@ class Recording:
             if outer is _State.root:
                 module.set_phase(0)  # an optimizer step that raised leaves its phase behind
             outer.recorder.synchronize()
-            recorder = module.Recorder.open()
+            recorder = module.Recorder.open(on_all_threads=self._on_all_threads)
             self._live = _Live(recorder, base_ps=outer.frontier_ps(), keep=True, follows=self._follows)
             _State.open[recorder.token] = self._live
         if self._scopes:

@@ -17,7 +17,7 @@ __all__ = ["profile_script"]
 def profile_script(
     script: Path, arguments: list[str], *, default_device: bool = False, pinned: bool = False
 ) -> tuple[Run, int]:
-    """The simulated run of everything the script did on simacc, and the exit code Python would give it.
+    """The simulated run of everything the script did on simacc, on all its threads, and the exit code Python gives it.
 
     `default_device` makes simacc the default device, so that a script that names none runs there.
     A script that calls configure() is simulated on the machine it chose last; `pinned`, on the current one.
@@ -27,7 +27,11 @@ def profile_script(
 
     from simdevice.torch_backend.live import Recording, pin
 
-    with pin() if pinned else nullcontext(), Recording(follows=True) as rec, _as_main(script, arguments):
+    with (
+        pin() if pinned else nullcontext(),
+        Recording(follows=True, on_all_threads=True) as rec,
+        _as_main(script, arguments),
+    ):
         if default_device:
             torch.set_default_device("simacc")
         try:

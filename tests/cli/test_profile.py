@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 import torch
+
+from simdevice import Trace
 
 SCRIPT = """
 import sys, torch
@@ -87,6 +90,8 @@ def test_bad_arguments_are_one_line(simacc, tmp_path):
 
 CONFIGURES = """
 import torch
+
+from simdevice import Trace
 x = torch.ones(4, 4, device="simacc")
 y = x @ x
 torch.simacc.configure("a100")
@@ -125,3 +130,49 @@ def test_a_script_that_does_not_compile_shows_its_own_line_only(simacc, tmp_path
     assert done.code == 1
     assert done.err.splitlines()[0].endswith('script.py", line 1')
     assert done.err.splitlines()[-1] == "SyntaxError: unmatched ')'"
+
+
+THREADS = """
+import threading, torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4)).to("simacc")
+x = torch.ones(2, 4, device="simacc")
+threads = [threading.Thread(target=model, args=(x,)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+    thread.join()
+"""
+
+
+def test_operators_of_every_thread_are_in_the_report(simacc, tmp_path):
+    done = simacc("profile", "--json", "-o", tmp_path / "t.npz", write(tmp_path, THREADS))
+    assert done.json["flops"] == 3 * (2 * 2 * 4 * 4 + 2 * 4)  # 2 rows x 4 x 4 products and 2 x 4 sums, thrice
+    products = [op for op in Trace.load(tmp_path / "t.npz").ops if op.name == "aten.addmm"]
+    assert [op.scope for op in products] == ["0"] * 3
+
+
+def test_threads_that_outlive_the_script_do_not_disturb(simacc, tmp_path):
+    """The script leaves a thread at work until a file appears."""
+    stop = tmp_path / "stop"
+    script = write(
+        tmp_path,
+        f"""
+import pathlib, threading, torch
+x, begun = torch.ones(2, device="simacc"), threading.Event()
+def work():
+    while not pathlib.Path({str(stop)!r}).exists():
+        x + x
+        begun.set()
+threading.Thread(target=work, name="outlives").start()
+begun.wait()
+""",
+    )
+    try:
+        assert simacc("profile", script).code == 0
+        with torch.simacc.record() as rec:
+            torch.ones(2, device="simacc") * 2
+        names = [op.name for op in rec.trace.ops]
+        assert "aten.mul" in names
+        assert "aten.add" not in names
+    finally:
+        stop.touch()
+        next(thread for thread in threading.enumerate() if thread.name == "outlives").join()

@@ -147,7 +147,7 @@ PYBIND11_MODULE(_device, m) {
       .def("resolve", [](Mark& mark, int64_t ps) { mark.resolved_ps = ps; });
   py::class_<Recorder, std::shared_ptr<Recorder>>(m, "Recorder")
       .def_static("root", [] { return Recorder::root(); })
-      .def_static("open", &Recorder::open)
+      .def_static("open", &Recorder::open, py::arg("on_all_threads") = false)
       .def_static("innermost", &Recorder::innermost)
       .def("synchronize", &Recorder::synchronize)
       .def("close", &Recorder::close)

@@ -26,6 +26,10 @@ const int32_t* current_scope(const ThreadState& state) {
   return valid ? &state.scopes.back() : nullptr;
 }
 
+// The recorder of threads that have none of their own, if it is not the root. Never destroyed: another thread may be
+// about to write to it.
+std::atomic<const std::shared_ptr<Recorder>*> everywhere{nullptr};
+
 const OpInfo kSynchronize{"simacc.synchronize", {}};
 const OpInfo kRecordEvent{"simacc.record_event", {}};
 const OpInfo kWaitEvent{"simacc.wait_event", {}};
@@ -56,12 +60,17 @@ const std::shared_ptr<Recorder>& Recorder::root() {
   return *r;
 }
 
+const std::shared_ptr<Recorder>& Recorder::outermost() {
+  const auto* wide = everywhere.load(std::memory_order_acquire);
+  return C10_LIKELY(wide == nullptr || (*wide)->closed_.load(std::memory_order_relaxed)) ? root() : *wide;
+}
+
 std::shared_ptr<Recorder> Recorder::innermost() {
   auto* found = static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kKind));
   while (found != nullptr && found->closed_.load(std::memory_order_relaxed)) {
     found = found->outer_.get();
   }
-  return found == nullptr ? root() : found->shared_from_this();
+  return found == nullptr ? outermost() : found->shared_from_this();
 }
 
 Recorder* Recorder::current() {
@@ -72,12 +81,15 @@ Recorder* Recorder::current() {
   while (C10_UNLIKELY(found != nullptr && found->closed_.load(std::memory_order_relaxed))) {
     found = found->outer_.get();
   }
-  return found == nullptr ? root().get() : found;
+  return found == nullptr ? outermost().get() : found;
 }
 
-std::shared_ptr<Recorder> Recorder::open() {
+std::shared_ptr<Recorder> Recorder::open(bool on_all_threads) {
   auto recorder = std::make_shared<Recorder>(innermost());
   c10::ThreadLocalDebugInfo::_push(kKind, recorder);
+  if (on_all_threads) {
+    everywhere = new std::shared_ptr<Recorder>(recorder);
+  }
   return recorder;
 }
 

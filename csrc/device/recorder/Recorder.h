@@ -53,9 +53,9 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   static std::shared_ptr<Recorder> innermost();
   static const std::shared_ptr<Recorder>& root();
 
-  // Installs a new recorder on this thread. `close` ends it, on whichever thread; calls that still
-  // name it go to the enclosing one.
-  static std::shared_ptr<Recorder> open();
+  // Installs a new recorder on this thread, or also on every thread that has none.
+  // `close` ends it, on whichever thread; calls that still name it go to the enclosing one.
+  static std::shared_ptr<Recorder> open(bool on_all_threads = false);
   void close();
 
   // Appends a call; `synchronizes` adds a row that holds back everything submitted later.
@@ -78,6 +78,7 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
 
  private:
   friend struct Mark;
+  static const std::shared_ptr<Recorder>& outermost();
   void append(int32_t signature, uint8_t phase, int32_t scope, std::span<const int64_t> tensors);
   void append_call(Call& call);
   void emit_waits();
