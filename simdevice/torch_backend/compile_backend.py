@@ -1,8 +1,8 @@
 """`torch.compile(model, backend="simacc")`: the program runs unchanged and every run adds simulated time.
 
 Dynamo finds it by the entry point `torch_dynamo_backends`. Graphs are lowered by AOTAutograd and run operator by
-operator, so results are eager's. On simacc tensors they are recorded as they run; on any other tensors each run adds
-the time that the graph would take on the device.
+operator, so results are eager's. On simacc tensors they are recorded as they run. On any other tensors each run adds
+the time that the graph would take on the device; inside record(), on the configured one, as operators of the block.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -21,8 +22,9 @@ from simdevice.devices import Device, get
 from simdevice.errors import SpecError
 from simdevice.frontends.plans import Graph, Plan, branch_of, breaks, graph_scope, lowering
 from simdevice.frontends.storages import StorageIds
-from simdevice.records import OpTable, Origin, Trace, TraceBuilder
+from simdevice.records import OpTable, Origin, Rows, Trace, TraceBuilder
 from simdevice.torch_backend import hooks, live
+from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.units import PS_PER_S
 
 __all__ = ["reset", "simacc", "statistics"]
@@ -50,7 +52,7 @@ def simacc(
     on_simacc = any(isinstance(t, torch.Tensor) and t.device.type == "simacc" for t in example)
     if on_simacc and options:
         raise SpecError("simacc tensors run on the configured device: torch.simacc.configure(...), not options")
-    observer = _Observer(None if on_simacc else _device(dict(options or {})))
+    observer = _Observer(_chosen(dict(options or {})), on_simacc=on_simacc)
     with _nothing_recorded(on_simacc):
         return lowering(observer)(module, example)
 
@@ -76,24 +78,21 @@ def reset() -> None:
         _Totals.breaks_before = breaks()
 
 
-def _device(options: dict[str, Any]) -> Device:
-    """The machine that the options name, else the configured one."""
-    chosen = options.pop("device", None)
-    if chosen is None:
-        if live.is_initialized() and not options:
-            configured: Device = live.current_device()
-            return configured
-        chosen = os.environ.get("SIMACC_DEVICE", live.DEFAULT_DEVICE)
+def _chosen(options: dict[str, Any]) -> Device | None:
+    """The machine that the options name; without options, whatever is configured when the graph runs."""
+    if not options:
+        return None
+    chosen = options.pop("device", None) or os.environ.get("SIMACC_DEVICE", live.DEFAULT_DEVICE)
     return get(chosen, engine=options.pop("engine", None), **options)
 
 
 class _Observer:
-    """Runs one compiled graph, forward and backward. `device` is None on simacc tensors, which tell time themselves."""
+    """Runs one compiled graph, forward and backward, and lets its time pass; simacc tensors tell time themselves."""
 
-    def __init__(self, device: Device | None) -> None:
-        self._device = device
+    def __init__(self, device: Device | None, *, on_simacc: bool) -> None:
+        self._device, self._on_simacc = device, on_simacc
         self._storages = StorageIds()  # holds parameters' addresses, not their data
-        self._times: dict[int, tuple[Plan, int]] = {}  # a kept plan keeps its id
+        self._times: dict[tuple[int, int], tuple[Plan, Device, int]] = {}  # what is kept keeps its id
 
     def captured(self, module: GraphModule, example: Sequence[Any]) -> None:
         branch = branch_of(module)
@@ -103,24 +102,29 @@ class _Observer:
                 _Totals.branches[branch] += 1
 
     def entered(self, args: Sequence[Any], parameters: Sequence[int]) -> None:
-        if self._device is not None:
+        if not self._on_simacc:
             self._storages.weights(args[i] for i in parameters if isinstance(args[i], torch.Tensor))
 
     def run(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
-        if self._device is None:
+        if self._on_simacc:
             with _Totals.lock:
                 _Totals.runs += 1
             return _recorded(graph.module, args)
         plan = graph.plan(args, [self._is_weight(a) for a in args], Costs())
         results: Sequence[Any] = graph.module.forward(*args)
-        known = self._times.get(id(plan))
-        if known is None:
-            known = self._times[id(plan)] = (plan, self._device.run(_trace(plan)).makespan_ps)
+        took_ps = self._time_ps(plan, self._device or live.current_device())
         with _Totals.lock:
             _Totals.runs += 1
-            _Totals.time_ps += known[1]
-        live.add_time(known[1])
+            _Totals.time_ps += took_ps
+        if self._device is not None or not live.insert(partial(_rows, plan, args, results)):
+            live.add_time(took_ps)
         return results
+
+    def _time_ps(self, plan: Plan, device: Device) -> int:
+        found = self._times.get((id(plan), id(device)))
+        if found is None:
+            found = self._times[id(plan), id(device)] = (plan, device, device.run(_trace(plan)).makespan_ps)
+        return found[2]
 
     def _is_weight(self, arg: Any) -> bool:
         if not isinstance(arg, torch.Tensor):
@@ -137,6 +141,22 @@ def _trace(plan: Plan) -> Trace:
     for call in plan.calls:
         builder.add(call.signature, call.storages, phase=call.phase, scope=builder.scope(call.scope))
     return builder.finish(Origin("compile", notes=plan.notes))
+
+
+def _rows(plan: Plan, args: Sequence[Any], results: Sequence[Any], table: OpTable, storages: HostStorages) -> Rows:
+    """The plan's operators, over the storages of this run; without views, as the live device records."""
+    place: dict[int, int] = {}
+    for inner, value in zip((*plan.inputs, *plan.outputs), (*args, *results), strict=True):
+        if inner >= 0 and isinstance(value, torch.Tensor):
+            place.setdefault(inner, storages.of(value))
+    builder = TraceBuilder(table)
+    for call in plan.calls:
+        index = table.intern(call.signature)
+        if table.costs[index].category == "view":
+            continue
+        ids = [place[s] if s in place else place.setdefault(s, storages.fresh()) for s in call.storages]
+        builder.add(index, ids, phase=call.phase, scope=live.scope_number(call.scope))
+    return builder.finish(Origin("compile")).rows
 
 
 def _recorded(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:

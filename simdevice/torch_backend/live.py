@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from simdevice.costs import Costs, registered, streamed
 from simdevice.errors import SimdeviceError, SpecError
 from simdevice.records import OpTable, Origin, Rows, Run, Signature, TensorSpec, Trace
+from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.units import PS_PER_S
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "add_time",
     "configure",
     "current_device",
+    "insert",
     "is_initialized",
     "mark_weights",
     "native",
@@ -76,6 +79,7 @@ class _State:
     pinned = False  # configure() changes nothing: the command line chose the machine
     device: Any = None  # simdevice.devices.Device
     table: OpTable
+    numbers: array[int]  # of a native signature, its index in the table
     scopes: list[str]
     scope_numbers: dict[str, int]
     root: _Live
@@ -100,7 +104,8 @@ def _initialize() -> None:
     from simdevice.torch_backend import build, hooks, namespace
 
     module = build.load()
-    _State.table, _State.scopes, _State.scope_numbers = OpTable(Costs()), [""], {"": 0}
+    _State.table, _State.numbers = OpTable(Costs()), array("i")
+    _State.scopes, _State.scope_numbers = [""], {"": 0}
     _State.open = {}
     _State.native = module
     try:
@@ -194,15 +199,16 @@ def mark_weights(module: Any) -> None:
 
 
 def _sync_table() -> None:
-    """Give every signature that is new since last time its cost. Native numbers are table indices."""
+    """Give every native signature that is new since last time its place in the table, and its cost."""
     table = _State.table
-    for name, inputs, outputs, attributes in _State.native.signatures_since(len(table)):
+    for name, inputs, outputs, attributes in _State.native.signatures_since(len(_State.numbers)):
         signature = Signature(name, _specs(inputs), _specs(outputs), attributes)
         try:
-            table.append(signature)
+            index = table.intern(signature)
         except Exception as error:  # a rule that fails must not stop the device: everything later waits for this row
             reason = f"its cost rule raised {type(error).__name__}: {error}"
-            table.append(signature, streamed(signature, "unknown", None, reason))
+            index = table.append(signature, streamed(signature, "unknown", None, reason))
+        _State.numbers.append(index)
 
 
 def _dtype(name: str) -> str:
@@ -221,18 +227,19 @@ class _Live:
         self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
         self.session = _State.device.open(_State.table, keep=keep)
         self.operators = 0
+        self.host_storages = HostStorages(_State.native.next_id)
         self._keep = keep
         self._rows: list[Rows] = []
 
     def flush(self) -> None:
         """Simulate what was recorded since the last flush."""
         with _State.lock:
-            rows = Rows(*self.recorder.drain())
-            self.feed(rows)
+            signature, *rest = self.recorder.drain()
+            _sync_table()
+            self.feed(Rows(np.frombuffer(_State.numbers, np.int32)[signature], *rest))
             self.session.forget_events(self.recorder.drain_released_events())
 
     def feed(self, rows: Rows) -> None:
-        _sync_table()
         if len(rows):
             self.session.submit(rows)
             self.operators += len(rows)
@@ -287,6 +294,19 @@ def add_time(ps: int) -> None:
         _State.root.base_ps += ps
 
 
+def insert(rows: Callable[[OpTable, HostStorages], Rows]) -> bool:
+    """Rows that no tape holds, for this thread's innermost recording, after what it holds so far; False where no
+    recording is open. `rows` makes them, over the table and the storages that it is given."""
+    module = native()
+    with _State.lock:
+        found = _State.open.get(module.Recorder.innermost().token, _State.root)
+        if found is _State.root:
+            return False
+        found.flush()
+        found.feed(rows(_State.table, found.host_storages))
+    return True
+
+
 class Recording:
     """`with torch.simacc.record() as rec:` - the trace and the simulated run of a block.
 
@@ -335,6 +355,7 @@ class Recording:
             live.flush()
             live.resolve_events()
             del _State.open[live.recorder.token]
+            live.host_storages.close()
             rows = live.rows()
             outer = _State.open.get(self._outer, _State.root)  # gone if it ended before this one
             outer.flush()

@@ -146,6 +146,71 @@ def test_breaks_are_counted_with_their_reasons() -> None:
     assert [reason for reason in found["graph_breaks"] if "graph_break()" in reason]
 
 
+@pytest.mark.parametrize("device", ["h100", "edge-npu"])
+def test_inside_a_recording_a_graph_on_cpu_tensors_is_operators_of_the_block(device: str) -> None:
+    torch.simacc.configure(device)  # type: ignore[attr-defined]
+    model = network()
+    compiled = torch.compile(model, backend="simacc")
+    with torch.no_grad(), torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        first = compiled(batch())
+        compiled(batch())
+        (first.to("simacc") + 1).cpu()
+    assert sd.device(device).run(rec.trace) == rec.run
+    rows = [(op.name, op.scope) for op in rec.trace.ops if op.name.startswith("aten.")]
+    assert rows == 2 * [("aten.addmm", "0"), ("aten.relu", "1"), ("aten.addmm", "2")] + [("aten.add", "")]
+    assert rec.trace.weight_bytes == 2 * sd.trace(model, batch()).weight_bytes
+    # each reads what the one before it wrote; the weights are the same storages in both runs
+    products = [op for op in rec.trace.ops if op.name == "aten.addmm"]
+    relu = next(op for op in rec.trace.ops if op.name == "aten.relu")
+    assert relu.inputs[0].id == products[0].outputs[0].id
+    assert products[1].inputs[1].id == relu.outputs[0].id
+    assert [t.id for t in products[0].inputs if t.is_weight] == [t.id for t in products[2].inputs if t.is_weight]
+    assert len({op.outputs[0].id for op in products}) == 4
+
+
+def test_a_recorded_training_step_on_cpu_tensors_has_its_phases() -> None:
+    compiled = torch.compile(network(), backend="simacc")
+    with torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        compiled(batch()).sum().backward()
+    assert sd.device("h100").run(rec.trace) == rec.run
+    products = [(op.phase, op.scope) for op in rec.trace.ops if op.category == "matmul"]
+    forward = [("forward", "0"), ("forward", "2")]
+    assert products == [*forward, ("backward", "2"), ("backward", "2"), ("backward", "0")]
+
+
+def test_across_a_break_a_storage_is_the_same() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._dynamo.graph_break()
+        return y * 2
+
+    compiled = torch.compile(program, backend="simacc")
+    with torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        compiled(batch())
+    relu, product = (op for op in rec.trace.ops if op.category != "sync")
+    assert product.inputs[0].id == relu.outputs[0].id
+
+
+def test_a_machine_of_its_own_is_no_part_of_a_recording() -> None:
+    compiled = torch.compile(network(), backend="simacc", options={"device": "edge-npu"})
+    with torch.no_grad(), torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        compiled(batch())
+    assert [op.category for op in rec.trace.ops] == ["sync"]
+    assert compile_backend.statistics()["time_s"] > 0
+
+
+def test_what_is_configured_when_a_graph_runs_counts() -> None:
+    model = network()
+    compiled = torch.compile(model, backend="simacc")
+    for device in ("h100", "edge-npu"):
+        torch.simacc.configure(device)  # type: ignore[attr-defined]
+        compile_backend.reset()
+        with torch.no_grad():
+            compiled(batch())
+        expected = sd.device(device).run(sd.trace(model, batch(), frontend="compile")).time_s
+        assert compile_backend.statistics()["time_s"] == expected
+
+
 # simacc tensors
 
 

@@ -132,6 +132,7 @@ PYBIND11_MODULE(_device, m) {
   m.def("set_callbacks", &set_callbacks);
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
+  m.def("next_id", &next_id);
   m.def("memory", &memory);
   m.def("reset_peak_memory", &reset_peak);
   m.def("reset_accumulated_memory", &reset_totals);
