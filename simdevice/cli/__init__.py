@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pkgutil import iter_modules
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -35,7 +35,17 @@ def app() -> typer.Typer:
     return made
 
 
-def _root() -> None:
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"simacc {metadata.version('simdevice')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Trace programs, cost them, and run them on accelerators that do not exist yet."""
 
 
@@ -54,9 +64,10 @@ def _run(arguments: list[str]) -> int:
         return _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:  # the reader had enough, as in `simacc trace gpt2 | head`
-        sys.stderr.close()
-        return 0
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # so click and rich leave when a reader had enough: `| head`
+            return 0
+        raise
     return code if isinstance(code, int) else 0
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from simacc_runner import Simacc
@@ -51,3 +53,17 @@ def test_bad_arguments_and_input_are_one_line_and_exit_code_2(
     simacc: Simacc, arguments: list[object], complaint: str
 ) -> None:
     assert simacc(*arguments).complaint.startswith(complaint)
+
+
+def test_version_is_the_packages(simacc: Simacc) -> None:
+    assert simacc("--version").out == f"simacc {metadata.version('simdevice')}\n"
+
+
+@pytest.mark.parametrize("command", [["devices"], ["devices", "--json"], ["simulate", "tiny-cnn"]])
+def test_a_reader_that_had_enough_is_no_failure(command: list[str]) -> None:
+    program = "import sys; from simdevice.cli import main; main(sys.argv[1:])"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", program, *command], stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
