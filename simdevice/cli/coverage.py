@@ -32,7 +32,9 @@ Claim = Annotated[
     list[str] | None,
     typer.Option("--claim", metavar="CATEGORY", help="What the device runs; a host runs the rest. Repeat or comma."),
 ]
-Host = Annotated[str, typer.Option("--host", help="The host that runs what the device doesn't claim.")]
+Host = Annotated[
+    str | None, typer.Option("--host", help="The host that runs what the device doesn't claim (default: host-cpu).")
+]
 Link = Annotated[str | None, typer.Option("--link", help="The link between them (default: the device's).")]
 
 
@@ -40,7 +42,7 @@ def command(
     target: TargetArgument,
     device: DeviceOption = "h100",
     claim: Claim = None,
-    host: Host = "host-cpu",
+    host: Host = None,
     link: Link = None,
     set_: SetOption = None,
     tokens: TokensOption = None,
@@ -64,9 +66,10 @@ def command(
         from simdevice.devices.offload import Offload
 
         claims = [part.strip() for text in claim for part in text.split(",") if part.strip()]
-        machine = Offload(machine, claims, host=host, link=link)
-    elif link is not None:
-        raise SpecError("--link goes with --claim: without it there is no host")
+        machine = Offload(machine, claims, host=host or "host-cpu", link=link)
+    elif host is not None or link is not None:
+        given = "--link" if host is None else "--host"
+        raise SpecError(f"{given} goes with --claim: without it there is no host")
     trace = load_or_capture(
         target,
         tokens=tokens,

@@ -59,9 +59,10 @@ def test_wrong_options_are_one_line(simacc: Simacc, saved: Path, onnx_file: Path
     assert simacc("coverage", saved, "--claim", "matmull").complaint == (
         "unknown category to claim 'matmull': did you mean 'matmul'?"
     )
-    assert simacc("coverage", saved, "--link", "nvlink4").complaint == (
-        "--link goes with --claim: without it there is no host"
-    )
+    for option, name in (("--link", "nvlink4"), ("--host", "host-cpu")):
+        assert simacc("coverage", saved, option, name).complaint == (
+            f"{option} goes with --claim: without it there is no host"
+        )
     assert simacc("trace", onnx_file, "--dim", "samples").complaint == (
         "expected --dim NAME=SIZE such as --dim batch=1, got 'samples'"
     )
