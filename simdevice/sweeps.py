@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from simdevice import engines
 from simdevice.devices.accelerator import Accelerator
-from simdevice.errors import LoweringError, SimdeviceError, SpecError
+from simdevice.errors import LoweringError, SimdeviceError, SpecError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
@@ -80,9 +80,10 @@ def sweep(
 
     Raises:
         SpecError: a field that does not exist, a value that can't be, no axis, a Range without samples.
+        UnknownNameError: no such engine or backend.
         SimdeviceError: a file that belongs to another sweep, or a missing package.
     """
-    spec, chosen = check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, path=path)
+    spec, chosen = check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, backend=backend, path=path)
     chunks = [chosen[i : i + CHUNK] for i in range(0, len(chosen), CHUNK)]
     if path is None:
         records = _all(_simulated(trace, spec, engine, chunks, jobs, backend), {}, len(chunks), len(chosen), progress)
@@ -105,6 +106,7 @@ def check(
     seed: int = 0,
     engine: str = "native",
     jobs: int = 1,
+    backend: str | None = None,
     path: str | Path | None = None,
 ) -> tuple[AcceleratorSpec, list[Point]]:
     """What a sweep would start from and the machines it would simulate: refuses what `sweep` refuses, before
@@ -120,6 +122,10 @@ def check(
         check_ending(path)
     if jobs == 0:
         raise SpecError("jobs: expected a number of processes, or -1 for one per core, got 0")
+    if backend is not None:
+        known = {*extra("joblib.parallel", "sweep", "a sweep over several processes").BACKENDS, "ray"}
+        if backend not in known:
+            raise UnknownNameError("backend", backend, known)
     chosen = points(spec, axes, samples=samples, seed=seed)
     found = engines.get(engine)
     if found.name == "cycle" and not (spec.quantise or "quantise" in axes):
@@ -154,7 +160,7 @@ def points(
     if samples is None:
         if len(lists) < len(read):
             name = next(name for name in read if name not in lists)
-            raise SpecError(f"{name}: a range has no grid; say how many samples to draw")
+            raise SpecError(f"{name}: a range has no grid; say how many to draw (samples=, --sample)")
         return [dict(zip(read, values, strict=True)) for values in product(*lists.values())]
     if samples < 1:
         raise SpecError(f"samples: expected one or more, got {samples}")
@@ -173,7 +179,7 @@ def _read(spec: AcceleratorSpec, name: str, values: Sequence[object] | Range) ->
     if isinstance(values, Range):
         low, high = one(values.low), one(values.high)
         if isinstance(low, (str, bool)) or not 0 < low <= high:
-            raise SpecError(f"{name}: expected a range of numbers above zero, got {values.low} to {values.high}")
+            raise SpecError(f"{name}: expected 0 < low <= high in a range, got {values.low} to {values.high}")
         return Range(low, high)
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise SpecError(f"{name}: expected a list of values or a Range, got {values!r}")

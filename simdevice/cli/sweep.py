@@ -93,7 +93,7 @@ def command(
     cost = _cost(against, axes)
     from simdevice.sweeps import check, sweep
 
-    check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, path=output)
+    check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, backend=backend, path=output)
     trace = load_or_capture(
         target,
         tokens=tokens,

@@ -133,8 +133,8 @@ def test_the_progress_of_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
         ({"vector_lanes": [64, 0]}, "edge-npu: vector_lanes: expected more than zero, got 0"),
         ({"vector_lanes": "64,32"}, "vector_lanes: expected a list of values or a Range, got '64,32'"),
         ({"vector_lanes": []}, "vector_lanes: expected a list of values or a Range, got []"),
-        ({"vector_lanes": Range(1, 8)}, "vector_lanes: a range has no grid; say how many samples to draw"),
-        ({"vector_lanes": Range(8, 1)}, "vector_lanes: expected a range of numbers above zero, got 8 to 1"),
+        ({"vector_lanes": Range(1, 8)}, "vector_lanes: a range has no grid; say how many to draw (samples=, --sample)"),
+        ({"vector_lanes": Range(8, 1)}, "vector_lanes: expected 0 < low <= high in a range, got 8 to 1"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused(axes: dict[str, object], message: str) -> None:
