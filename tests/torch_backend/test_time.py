@@ -112,6 +112,23 @@ def test_a_wait_on_a_stream_that_submits_nothing_is_never_written(x):
     assert "simacc.wait_event" not in [op.name for op in rec.trace.ops]
 
 
+def test_of_two_waits_the_later_event_says_both(x):
+    """The frontier only grows, so a stream that waits for long holds one event, the latest."""
+    waiting, early, late = torch.simacc.Stream(), event(), event()
+    with torch.simacc.record() as rec:
+        early.record()
+        x + x
+        late.record()
+        waiting.wait_event(late)
+        waiting.wait_event(early)
+        with waiting:
+            x + x
+    waits = [op for op in rec.trace.ops if op.name == "simacc.wait_event"]
+    recorded = [op for op in rec.trace.ops if op.name == "simacc.record_event"]
+    assert [op.inputs[0].id for op in waits] == [recorded[1].outputs[0].id]
+    assert get("h100").run(rec.trace) == rec.run
+
+
 def test_a_scalar_read_crosses_the_link_and_holds_back_what_follows(x):
     torch.simacc.configure("h100", launch_overhead_s="1 us")
     with torch.simacc.record() as rec:

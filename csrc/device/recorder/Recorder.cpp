@@ -173,6 +173,16 @@ std::shared_ptr<Mark> Recorder::record_event() {
 
 void Recorder::wait_event(std::shared_ptr<Mark> mark, c10::StreamId stream) {
   const std::lock_guard<SpinLock> lock(lock_);
+  // The frontier only grows: of two events of one queue, the later one says what both say. So a stream that waits and
+  // never submits holds one.
+  for (auto& [waiting, known] : waits_) {
+    if (waiting == stream && known->recorder == mark->recorder) {
+      if (known->id < mark->id) {
+        known.swap(mark);  // the earlier one goes when the lock is open: its destructor takes it
+      }
+      return;
+    }
+  }
   waits_.emplace_back(stream, std::move(mark));
   has_waits_.store(true, std::memory_order_release);
 }
