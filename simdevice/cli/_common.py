@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
-from simdevice.extras import extra
 from simdevice.records import Trace
 
 __all__ = [
@@ -84,19 +83,6 @@ def check_output(path: Path | None) -> None:
             pass
     except OSError as error:
         raise SpecError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-
-
-def check_picture(path: Path | None) -> None:
-    """The same of a picture: is it a PNG, and is there what draws it?
-
-    Raises:
-        SimdeviceError: another ending, or matplotlib is not installed.
-    """
-    if path is None:
-        return
-    if path.suffix != ".png":
-        raise SpecError(f"{path}: expected a name that ends in .png")
-    extra("matplotlib", "plots", f"{path}: a picture")
 
 
 def capture(

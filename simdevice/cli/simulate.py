@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import check_output, check_picture, console, load_or_capture, print_json, progress
+from simdevice.cli._common import check_output, console, load_or_capture, print_json, progress
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
@@ -68,7 +68,10 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Simulate a model or a trace file tile by tile: where the time went, and what limits it."""
-    check_picture(timeline)
+    from simdevice.report.pictures import check_picture
+
+    if timeline is not None:
+        check_picture(timeline)
     files = [path for path in (timeline, perfetto, chrome) if path is not None]
     for path in files:
         check_output(path)

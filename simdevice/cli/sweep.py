@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simdevice.cli._common import check_output, check_picture, console, load_or_capture, print_json, table
+from simdevice.cli._common import check_output, console, load_or_capture, print_json, table
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
@@ -86,7 +86,10 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Simulate a model or a trace file on every combination of an accelerator's fields; fastest first."""
-    check_picture(plot)
+    from simdevice.report.pictures import check_picture
+
+    if plot is not None:
+        check_picture(plot)
     for path in (output, plot):
         check_output(path)
     axes = _axes(set_)

@@ -10,6 +10,7 @@ from typing import Any
 from simdevice.errors import SimdeviceError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
+from simdevice.report.pictures import check_picture
 from simdevice.units import format_bytes, format_seconds
 
 __all__ = ["SweepTable", "check_ending", "quantity"]
@@ -89,8 +90,10 @@ class SweepTable:
 
         Raises:
             UnknownNameError: no such column.
-            SimdeviceError: matplotlib is not installed, or a column that is no number to draw.
+            SimdeviceError: a name that does not end in .png, matplotlib is not installed, or a column that is no
+                number to draw.
         """
+        check_picture(path)
         figure = extra("matplotlib.figure", "plots", "a plot").Figure(figsize=(9, 5.5), layout="constrained")
         axes, ran, front = figure.subplots(), self._ran(), self.pareto(cost, result)
         if not ran:

@@ -264,6 +264,8 @@ def _four_digits(value: float) -> float:
 def cell(row: Row, field: str) -> str:
     """One value as people read it, to four digits; its field's name says in which unit."""
     value = getattr(row, field)
+    if value is None:
+        return "-"
     if field.endswith("share") or field.startswith("of_"):
         return f"{value:.1%}"
     if field == "flops":

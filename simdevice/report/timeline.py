@@ -13,6 +13,7 @@ from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.records import Run
 from simdevice.records.program import UNITS
+from simdevice.report.pictures import check_picture
 from simdevice.report.utilisation import Series, buffer_series, fifo_series
 from simdevice.units import PS_PER_S, format_seconds
 
@@ -72,8 +73,9 @@ def write_png(run: Run, path: str | Path) -> None:
     """Draw the run.
 
     Raises:
-        SimdeviceError: the run has no tiles, or matplotlib is not installed.
+        SimdeviceError: the run has no tiles, the name does not end in .png, or matplotlib is not installed.
     """
+    check_picture(path)
     found = lanes(run)
     if not found:
         raise SimdeviceError(f"{run.device} has no timeline: only an accelerator such as 'edge-npu' simulates tiles")

@@ -60,12 +60,12 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Something that fills and empties: time-averaged mean, peak, and what it could hold (0: no limit)."""
+    """Something that fills and empties: time-averaged mean, peak, and what it could hold (None: no limit)."""
 
     name: str
     mean: float
     peak: int
-    capacity: int
+    capacity: int | None
     unit: str
 
 
@@ -209,7 +209,7 @@ def levels(run: Run) -> list[Level]:
     buffer, fifo = buffer_series(run), fifo_series(run)
     return [
         Level("buffer", buffer.mean(run.makespan_ps), buffer_peak(run), found[0].buffer_bytes, "B"),
-        Level("ready FIFO", fifo.mean(run.makespan_ps), int(fifo.values.max(initial=0)), 0, "tiles"),
+        Level("ready FIFO", fifo.mean(run.makespan_ps), int(fifo.values.max(initial=0)), None, "tiles"),
     ]
 
 

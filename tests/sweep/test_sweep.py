@@ -14,6 +14,7 @@ import simdevice as sd
 import simdevice.sweeps as sweeping
 from simdevice.errors import SimdeviceError, SpecError, UnknownNameError
 from simdevice.hardware import AcceleratorSpec, load
+from simdevice.report.timeline import write_png
 from simdevice.sweeps import RESULTS, Range, points, sweep
 
 GRID = {
@@ -163,6 +164,16 @@ def test_the_pareto_front_is_what_no_other_machine_beats() -> None:
 def test_the_front_is_drawn(tmp_path: Path) -> None:
     sweep(tiny_cnn(8), "edge-npu", **GRID).plot_pareto(tmp_path / "front.png", "buffer_bytes")
     assert (tmp_path / "front.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_picture_that_is_no_png_is_refused_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "front.pdf"
+    table = sweep(tiny_cnn(8), "edge-npu", **GRID)
+    with pytest.raises(SpecError, match=r"front\.pdf: expected a name that ends in \.png$"):
+        table.plot_pareto(path, "buffer_bytes")
+    with pytest.raises(SpecError, match=r"front\.pdf: expected a name that ends in \.png$"):
+        write_png(sd.device("edge-npu").run(tiny_cnn()), path)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("engine", ["python", "simpy"])
