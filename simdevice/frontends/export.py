@@ -93,6 +93,8 @@ def exported(workload: Workload, *, decompose: bool = True) -> ExportedProgram:
         try:
             found = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
             return found.run_decompositions() if decompose else found
+        except CaptureError:
+            raise
         except Exception as error:  # torch.export raises many kinds, none of them its own
             raise CaptureError(f"torch.export can't follow this program ({one_line(error)}): try 'dispatch'") from error
 

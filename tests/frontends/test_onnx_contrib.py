@@ -141,3 +141,41 @@ def test_a_contrib_operators_shapes_are_onnx_runtimes(name: str, tmp_path: Path)
     assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
     assert trace.ops[0].name == f"com.microsoft.{name.split()[0]}"
     assert (trace.ops[0].flops or 0) > 0
+
+
+BLOCKED = """g (float[1, 3, 16, 16] x) => (float[1, 4, 12] y)
+    { a = Conv<pads = [1, 1, 1, 1]>(x, w, b)  r = Relu(a)  p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r)
+      c = Conv(p, v)  s = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric",
+                                 nearest_mode = "floor">(c, , scales)
+      m = AveragePool<kernel_shape = [3, 3], strides = [3, 3]>(s)  l = Transpose<perm = [0, 2, 3, 1]>(m)
+      y = Reshape(l, to) }"""
+
+
+def test_a_file_of_the_last_optimisation_level_has_the_shapes_of_a_run(tmp_path: Path) -> None:
+    import onnxruntime as ort
+
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {BLOCKED}')
+    stored = {
+        "w": real(16, 3, 3, 3),
+        "b": real(16),
+        "v": real(16, 16, 3, 3),
+        "scales": np.array([1, 1, 2, 2], FLOAT),
+        "to": np.array([1, 16, 16]),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in stored.items())
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 16]))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    path = options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    domains = {node.domain for node in onnx.load(path).graph.node}
+    if "com.microsoft.nchwc" not in domains:
+        pytest.skip("ONNX Runtime blocks no channels on this machine")
+    trace, ran = sd.trace(path), sd.trace(path, shapes="run")
+    assert trace.unknown() == {}
+    assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
+    # 16 channels of 16 x 16, each 2 x 27 and a bias and an activation; 16 of 6 x 6, each 2 x 144 (and a zero bias)
+    first, second = (op.flops for op in trace.ops if op.category == "convolution")
+    assert first == 16 * 16 * 16 * (2 * 27 + 2)
+    assert second in (16 * 6 * 6 * 2 * 144, 16 * 6 * 6 * (2 * 144 + 1))

@@ -277,6 +277,25 @@ def test_a_newer_operator_set_says_what_is_known(tmp_path: Path, capsys: Any) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx.ml", 99)), "operator set 99 of ai.onnx.ml"),
+        (lambda m: setattr(m, "ir_version", 99), "has IR version 99"),
+        (lambda m: setattr(m.graph.initializer[0], "raw_data", b"12345678"), "'w' holds 8 bytes, its type needs 12"),
+        (lambda m: m.graph.initializer[0].dims.append(-3), r"'w' has dimensions \[3, -3\]"),
+    ],
+)
+def test_a_newer_domain_and_wrong_contents_are_one_line(tmp_path: Path, capsys: Any, change: Any, said: str) -> None:
+    path = save(tmp_path, "g (float[3] x) => (float[3] y) { y = Add(x, w) }")
+    model = onnx.load(path)
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    change(model)
+    onnx.save(model, path)
+    assert _run(["trace", path]) == 2
+    assert re.fullmatch(rf"simacc: [^\n]*{said}[^\n]*\n", capsys.readouterr().err)
+
+
 def test_no_file_and_a_folder_are_one_line(tmp_path: Path, capsys: Any) -> None:
     assert _run(["trace", str(tmp_path / "none.onnx")]) == 2
     assert "No such file or directory" in capsys.readouterr().err
@@ -294,7 +313,7 @@ def test_a_model_that_onnx_runtime_refuses_says_why(tmp_path: Path) -> None:
 def test_only_the_onnx_front_end_reads_a_file(tmp_path: Path) -> None:
     path = save(tmp_path, "g (float[2] x) => (float[2] y) { y = Relu(x) }")
     assert sd.trace(path).origin.frontend == "onnx"
-    with pytest.raises(CaptureError, match="only the 'onnx' front end reads it"):
+    with pytest.raises(CaptureError, match=r"is an ONNX file: only the 'onnx' front end reads it$"):
         sd.trace(path, frontend="export")
     with pytest.raises(UnknownNameError, match="unknown way to get shapes 'guess'"):
         sd.trace(path, shapes="guess")

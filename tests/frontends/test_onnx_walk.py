@@ -72,6 +72,50 @@ def test_random_numbers_are_drawn_at_every_run(walk: Any) -> None:
     assert names(trace) == ["RandomNormal", "Add"]
 
 
+@pytest.mark.parametrize("shapes", ["infer", "run"])
+def test_nodes_in_no_order_are_put_in_one(walk: Any, tmp_path: Path, shapes: str) -> None:
+    # a half-precision converter writes its casts at the end of the list; ONNX Runtime takes that
+    path = save(
+        tmp_path,
+        """g (float[2, 3] x, bool c) => (float[2, 3] y)
+        { h = Relu(x)  y = If(c) <then_branch = t () => (float[2, 3] a) { a = Abs(h) },
+                                  else_branch = e () => (float[2, 3] b) { b = Neg(h) }> }""",
+    )
+    model = onnx.load(path)
+    first = model.graph.node.pop(0)
+    model.graph.node.append(first)
+    onnx.save(model, path)
+    trace = sd.trace(path, shapes=shapes, kwargs={"c": np.array(True)})
+    assert names(trace) == ["Relu", "Abs"]
+    assert trace.unknown() == {}
+
+
+@pytest.mark.parametrize("shapes", ["infer", "run"])
+def test_results_without_a_name_move_no_others(walk: Any, shapes: str) -> None:
+    trace = walk(
+        """g (float[5, 2, 2] x) => (float[1, 2, 1] y)
+        <float[1, 3, 2] w = {0, 0, 0, 0, 0, 0}, float[1, 3, 1] r = {0, 0, 0}>
+        { , last = GRU<hidden_size = 1>(x, w, r)  y = Relu(last) }""",
+        shapes=shapes,
+    )
+    assert [t.shape for t in only(trace, "GRU").outputs] == [(1, 2, 1)]
+    assert only(trace, "Relu").inputs[0].shape == (1, 2, 1)
+    assert trace.unknown() == {}
+
+
+def test_a_run_tells_shapes_and_the_file_types(walk: Any) -> None:
+    # ONNX Runtime computes half-precision products in single precision on a CPU, with casts of its own
+    text = "g (float16[2, 3] x, float16[3, 4] w) => (float16[2, 4] y) { h = MatMul(x, w)  y = Sin(h) }"
+    trace, ran = walk(text), walk(text, shapes="run")
+    assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
+    assert only(ran, "MatMul").outputs[0].dtype == "float16"
+
+
+def test_what_nothing_computes_is_named(walk: Any) -> None:
+    trace = walk("g (float[2] x) => (float[2] y) { y = Add(x, gone) }")
+    assert trace.unknown() == {"onnx.Add": "node 'Add_0' (Add): after 'gone', which nothing computes"}
+
+
 def test_what_no_result_needs_is_left_out(walk: Any) -> None:
     trace = walk("g (float[2, 3] x) => (float[2, 3] y) { unused = Exp(x)  y = Relu(x) }")
     assert names(trace) == ["Relu"]

@@ -21,12 +21,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "maps and dictionaries: their sizes are data": tuple(
         f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")
     ),
-    "the model is in attributes: trees or support vectors, of which each row visits some": tuple(
-        f"ai.onnx.ml.{name}"
-        for name in (
-            *("SVMClassifier", "SVMRegressor"),
-            *("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
-        )
+    "trees: how deep each row goes is data": tuple(
+        f"ai.onnx.ml.{name}" for name in ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+    ),
+    "support vectors are in attributes: how many there are is no shape": tuple(
+        f"ai.onnx.ml.{name}" for name in ("SVMClassifier", "SVMRegressor")
     ),
     "experts: which rows meet which is data": microsoft("MoE QMoE"),
     "a search: how many steps it takes is data": microsoft("BeamSearch GreedySearch Sampling WhisperBeamSearch"),

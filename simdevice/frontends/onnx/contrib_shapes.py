@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import NodeProto, TypeProto, helper
 
+from simdevice.frontends.onnx import blocked_shapes
 from simdevice.frontends.onnx.values import Value, elem_type
 
 if TYPE_CHECKING:
@@ -21,18 +22,23 @@ Rule = Callable[[NodeProto, Sequence[Value | None]], Found]
 
 def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> list[TypeProto | None] | None:
     """One type per output, or None where no rule is known or an input's shape is open."""
-    like = _LIKE_ONNX.get(node.op_type)
+    is_blocked = node.domain == blocked_shapes.DOMAIN
+    like = (blocked_shapes.LIKE_ONNX if is_blocked else _LIKE_ONNX).get(node.op_type)
     if like is not None:
         return _as_onnx(node, inputs, schemas, *like)
-    rule = _RULES.get(node.op_type)
+    rule = _blocked if is_blocked else _RULES.get(node.op_type)
     if rule is None or any(v is not None and not v.resolved and not v.is_sequence for v in inputs):
         return None
     try:
         found = rule(node, inputs)
-    except (IndexError, ValueError, ZeroDivisionError, AttributeError):
+    except (IndexError, KeyError, ValueError, ZeroDivisionError, AttributeError, StopIteration):
         return None
     found += [None] * (len(node.output) - len(found))
     return [None if f is None else helper.make_tensor_type_proto(elem_type(f[1]), f[0]) for f in found]
+
+
+def _blocked(node: NodeProto, inputs: Sequence[Value | None]) -> Found:
+    return [(blocked_shapes.RULES[node.op_type](node, _shape(inputs, 0)), _dtype(inputs))]
 
 
 def attribute(node: NodeProto, name: str, default: Any = None) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,12 +12,14 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, inliner
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner
 from onnx.external_data_helper import ExternalDataInfo
 
 from simdevice.errors import FileFormatError
+from simdevice.frontends.onnx.values import dtype_name
+from simdevice.records.dtypes import BITS
 
-__all__ = ["drop_contents", "graphs", "load", "prepared"]
+__all__ = ["drop_contents", "graphs", "load", "prepared", "read"]
 
 LARGEST = 2**31 - 1
 """Bytes of one protobuf message."""
@@ -34,6 +38,7 @@ def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
     model = _parse(Path(path))
     _check_version(model, path)
     for tensor in _tensors(model):
+        _check_contents(tensor, Path(path))
         if tensor.data_location == TensorProto.EXTERNAL:
             _check_external(tensor, Path(path))
     if not to_run:
@@ -52,7 +57,7 @@ def drop_contents(model: ModelProto) -> None:
 
 
 def prepared(model: ModelProto) -> ModelProto:
-    """A model as a walk wants it: functions inlined, initializers no inputs, every node named."""
+    """A model as a walk wants it: functions inlined, initializers no inputs, nodes named and in order."""
     model.ir_version = max(model.ir_version, 4)  # before, every initializer had to be an input too
     if model.functions:
         with suppress(Exception):  # a C++ exception of no class of its own; calls then stay operators of nobody
@@ -64,6 +69,7 @@ def prepared(model: ModelProto) -> ModelProto:
         if len(kept) < len(graph.input):
             del graph.input[:]
             graph.input.extend(kept)
+        _sort(graph)
         for number, node in enumerate(graph.node):
             name = node.name or f"{node.op_type}_{number}"
             if name in taken:
@@ -71,6 +77,44 @@ def prepared(model: ModelProto) -> ModelProto:
             taken.add(name)
             node.name = name
     return model
+
+
+def _sort(graph: GraphProto) -> None:
+    """Put nodes after those whose results they read. ONNX asks that of a file, but converters write others, and ONNX
+    Runtime takes them. Nodes in a circle keep their place at the end."""
+    maker = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{maker[name] for name in read(node) if name in maker} for node in graph.node]
+    if all(other < number for number, others in enumerate(needs) for other in others):
+        return
+    waiting = [len(others) for others in needs]
+    readers: dict[int, list[int]] = {}
+    for number, others in enumerate(needs):
+        for other in others:
+            readers.setdefault(other, []).append(number)
+    ready = [number for number, count in enumerate(waiting) if not count]  # sorted, so a heap
+    order: list[int] = []
+    while ready:
+        number = heapq.heappop(ready)
+        order.append(number)
+        for reader in readers.get(number, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    order += sorted(set(range(len(needs))) - set(order))
+    nodes = [NodeProto.FromString(graph.node[number].SerializeToString()) for number in order]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def read(node: NodeProto) -> set[str]:
+    """Names that a node reads, those its bodies use included (inner ones too, so it may be too many)."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs) if attribute.type != AttributeProto.UNDEFINED else ():
+            for inner in body.node:
+                found |= read(inner)
+            found.update(o.name for o in body.output)
+    return found
 
 
 def graphs(graph: GraphProto, prefix: str = "") -> Iterator[tuple[str, GraphProto]]:
@@ -101,17 +145,26 @@ def _parse(path: Path) -> ModelProto:
 
 
 def _check_version(model: ModelProto, path: Any) -> None:
-    newest = onnx.defs.onnx_opset_version()
-    versions = {entry.domain: entry.version for entry in model.opset_import}
-    own = versions.get("", versions.get("ai.onnx"))
+    versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
     if not versions:
         raise FileFormatError(f"{path} is damaged: it doesn't say which operator sets it uses")
-    if own is not None and own > newest:
+    # rows are (release, IR version, operator sets of ai.onnx, ai.onnx.ml, ...)
+    newest = {"ai.onnx": onnx.defs.onnx_opset_version(), "ai.onnx.ml": max(row[3] for row in helper.VERSION_TABLE)}
+    for domain, supported in newest.items():
+        version = versions.get(domain, supported)
+        of = "" if domain == "ai.onnx" else f" of {domain}"
+        if version > supported:
+            raise FileFormatError(
+                f"{path} uses operator set {version}{of}; onnx {onnx.__version__} knows up to {supported}: "
+                "install a newer onnx"
+            )
+        if version < 1:
+            raise FileFormatError(f"{path} uses operator set {version}{of}, which doesn't exist")
+    if model.ir_version > onnx.IR_VERSION:
         raise FileFormatError(
-            f"{path} uses operator set {own}; onnx {onnx.__version__} knows up to {newest}: install a newer onnx"
+            f"{path} has IR version {model.ir_version}; onnx {onnx.__version__} knows up to {onnx.IR_VERSION}: "
+            "install a newer onnx"
         )
-    if own is not None and own < 1:
-        raise FileFormatError(f"{path} uses operator set {own}, which doesn't exist")
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -123,6 +176,18 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
             for attribute in node.attribute:
                 if attribute.type == AttributeProto.TENSOR:
                     yield attribute.t
+
+
+def _check_contents(tensor: TensorProto, path: Path) -> None:
+    """Contents in the file are as many as its type says; a tensor may have none."""
+    if any(n < 0 for n in tensor.dims):
+        raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has dimensions {list(tensor.dims)}")
+    held, bits = len(tensor.raw_data), BITS.get(dtype_name(tensor.data_type), 0)
+    expected = -(-math.prod(tensor.dims) * bits // 8)
+    if held and bits and held != expected:
+        raise FileFormatError(
+            f"{path} is damaged: tensor {tensor.name!r} holds {held:,} bytes, its type needs {expected:,}"
+        )
 
 
 def _check_external(tensor: TensorProto, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TypeProto, defs, helper, numpy_helper, shape_inference
 
-from simdevice.frontends.onnx import contrib_shapes
+from simdevice.frontends.onnx import contrib_shapes, ml_shapes
 from simdevice.frontends.onnx.values import Value, elem_type, number_of
 
 __all__ = ["Schemas", "infer"]
@@ -58,6 +58,8 @@ def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> 
         return [None] * len(node.output), _said(error)
     found = [inferred.get(name) for name in node.output]
     repair = _REPAIRS.get(node.op_type) if not node.domain else None
+    if node.domain == ml_shapes.DOMAIN:
+        repair = ml_shapes.repair
     if repair is not None:
         repair(node, inputs, found)
     return found, DATA_DECIDES

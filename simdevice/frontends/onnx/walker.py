@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TypeProto, defs, helper
 
 from simdevice.costs.onnx import PARAMETERS
+from simdevice.costs.onnx.unknown import UNKNOWN
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import fold, shapes
+from simdevice.frontends.onnx.files import read
 from simdevice.frontends.onnx.profiled import Profile
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
@@ -84,7 +86,7 @@ class GraphWalker:
         """Take one node: bind its outputs, and emit a row unless it is folded or free of shape."""
         from simdevice.frontends.onnx import control, sequences  # they walk back into this class
 
-        inputs = [env.get(name, Value(reason="nothing computes it")) if name else None for name in node.input]
+        inputs = [_found(name, env) if name else None for name in node.input]
         if node.op_type == "Constant" and not node.domain:
             outputs = [self._constant(node)]
         elif control.handles(node):
@@ -121,8 +123,6 @@ class GraphWalker:
     def types(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
         """The node's outputs with their shapes; without one where none is to be had."""
         seen = self.profile.outputs(node) if self.profile is not None else None
-        if seen is not None and len(seen) == len([o for o in node.output if o]):
-            return [self.fresh(*shape) for shape in seen]
         protos, reason = shapes.infer(node, inputs, self.schemas)
         blocked = next((v.reason for v in inputs if v is not None and not _usable(v)), "")
         outputs = []
@@ -133,6 +133,10 @@ class GraphWalker:
             if not value.resolved:
                 value.reason = blocked or f"node {node.name!r} ({node.op_type}): {reason or shapes.DATA_DECIDES}"
             outputs.append(value)
+        if seen is not None and len(seen) == len([o for o in node.output if o]):
+            named = (value for name, value in zip(node.output, outputs, strict=False) if name)
+            for value, (shape, dtype) in zip(named, seen, strict=False):
+                value.shape, value.dtype, value.is_sequence = shape, value.dtype or dtype, False
         return outputs
 
     def _typed(self, proto: TypeProto | None) -> Value:
@@ -168,8 +172,7 @@ class GraphWalker:
         if open_ is not None:
             known = [v.known() for v in reads if v.resolved]
             written = [v.known() for v in named if v.resolved]
-            here = f"node {node.name!r} "
-            reason = open_.reason if open_.reason.startswith(here) else f"{here}({node.op_type}): after {open_.reason}"
+            reason = self._why(node, name, open_, reads)
             self.emitter.unresolved(name, known, written, reason, scope=scope)
             return
         attributes = self._attributes(node, inputs, name, formal)
@@ -185,6 +188,14 @@ class GraphWalker:
                 value.storage, value.is_weight = reads[0].storage, reads[0].is_weight
             results = [v.known() for v in named]
         self.emitter.call(name, [v.known() for v in reads], results, attributes, scope=scope)
+
+    @staticmethod
+    def _why(node: NodeProto, name: str, open_: Value, reads: Sequence[Value]) -> str:
+        """The reason of a row that some tensor without a shape keeps open: the operator's own, if it has one."""
+        here = f"node {node.name!r} "
+        if name in UNKNOWN and all(value.resolved for value in reads):
+            return f"{here}({node.op_type}): {UNKNOWN[name]}"
+        return open_.reason if open_.reason.startswith(here) else f"{here}({node.op_type}): after {open_.reason}"
 
     def _reads(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[list[str], list[Value]]:
         """The tensors a node reads with their formal names; parameters whose contents are known are none."""
@@ -250,8 +261,7 @@ class GraphWalker:
             for node in reversed(graph.node):
                 if wanted.intersection(node.output):
                     kept.append(node)
-                    wanted.update(node.input)
-                    wanted.update(_captured(node))
+                    wanted |= read(node)
             known = self._needed[id(graph)] = (graph, kept[::-1])
         return known[1]
 
@@ -289,16 +299,8 @@ FORMAL: dict[str, tuple[str, ...]] = {
 """Formal names of operators that onnx has no schema for, where a cost rule asks which inputs were given."""
 
 
-def _captured(node: NodeProto) -> set[str]:
-    """Names that a node's bodies use, its own inner names included: keeping too much is harmless."""
-    found: set[str] = set()
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs) if attribute.type != AttributeProto.UNDEFINED else ():
-            for inner in body.node:
-                found.update(inner.input)
-                found |= _captured(inner)
-            found.update(o.name for o in body.output)
-    return found
+def _found(name: str, env: Environment) -> Value:
+    return env[name] if name in env else Value(reason=f"{name!r}, which nothing computes")
 
 
 def _usable(value: Value) -> bool:
