@@ -87,6 +87,23 @@ def test_checkpointing_computes_again_with_the_same_dropout_mask(reentrant):
     assert torch.equal(*gradients)
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.ASGD, torch.optim.NAdam, torch.optim.RAdam])
+def test_optimizers_whose_foreach_form_rounds_differently_match_the_cpu_in_the_same_form(optimizer):
+    def trained(device, **form):
+        torch.manual_seed(0)
+        model = nn.Linear(6, 6).to(device)
+        updates = optimizer(model.parameters(), lr=0.01, **form)
+        x = torch.randn(4, 6).to(device)
+        for _ in range(5):
+            updates.zero_grad()
+            model(x).square().sum().backward()
+            updates.step()
+        return model.weight.detach().cpu()
+
+    assert torch.equal(trained("simacc"), trained("cpu", foreach=True))  # what PyTorch chooses on an accelerator
+    assert torch.equal(trained("simacc", foreach=False), trained("cpu"))
+
+
 def test_saving_loading_copying_and_pickling():
     model = nn.Linear(3, 2).to("simacc")
     buffer = io.BytesIO()
