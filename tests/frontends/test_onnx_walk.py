@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 from onnx_models import save
 
 import simdevice as sd
-from simdevice.errors import UncostedOperatorError
+from simdevice.errors import SpecError, UncostedOperatorError
 from simdevice.records import Op, Trace
 
 
@@ -315,3 +316,95 @@ def test_a_rule_of_the_users_own_counts(walk: Any) -> None:
 
     trace = walk("g (float[8] x) => (float[8] y) { y = local.Odd(x) }", rules={"local.Odd": rule})
     assert trace.flops == 8
+
+
+# What a walk is given
+
+
+def test_a_sequence_is_given_as_a_list(walk: Any) -> None:
+    text = "g (seq(float[N, 3]) s, int64 i) => (float[N, 3] y) { a = SequenceAt(s, i)  y = Relu(a) }"
+    held = [np.ones((2, 3), np.float32), np.ones((5, 3), np.float32)]
+    for shapes in ("infer", "run"):
+        trace = walk(text, kwargs={"s": held, "i": np.array(1)}, shapes=shapes)
+        assert only(trace, "Relu").outputs[0].shape == (5, 3)
+    with pytest.raises(SpecError, match="expected an array for each tensor"):
+        walk(text, kwargs={"s": 3})
+
+
+def test_an_optional_is_given_as_its_tensor(walk: Any) -> None:
+    text = "g (optional(float[2, 3]) s) => (float[2, 3] y) { a = OptionalGetElement(s)  y = Relu(a) }"
+    for shapes in ("infer", "run"):
+        trace = walk(text, opset=18, kwargs={"s": np.ones((2, 3), np.float32)}, shapes=shapes)
+        assert only(trace, "Relu").outputs[0].shape == (2, 3)
+
+
+def test_the_type_of_a_sequence_tells_its_items(walk: Any) -> None:
+    trace = walk("g (seq(float[2, 3]) s, int64 i) => (float[2, 3] y) { a = SequenceAt(s, i)  y = Relu(a) }")
+    assert trace.unknown() == {}
+    assert trace.flops == 6
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8e4m3fn"])
+def test_a_run_takes_types_that_numpy_has_not(walk: Any, kind: str) -> None:
+    number = {"bfloat16": 16, "float8e4m3fn": 17}[kind]
+    text = f"g ({kind}[2, 3] x) => ({kind}[2, 3] y) {{ a = Cast<to = 1>(x)  b = Exp(a)  y = Cast<to = {number}>(b) }}"
+    trace, ran = walk(text), walk(text, shapes="run")
+    assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
+
+
+def test_a_function_of_an_older_operator_set_is_inlined(tmp_path: Path) -> None:
+    text = """g (float[2, 3] x) => (float[2] y) { y = local.f(x) }
+        <domain: "local", opset_import: ["" : 11]> f (X) => (Y)
+        { t = ReduceSum<axes = [1], keepdims = 0>(X)  Y = Neg(t) }"""
+    assert names(sd.trace(save(tmp_path, text, opset=17))) == ["ReduceSum", "Neg"]
+
+
+def test_a_sparse_constant_is_a_whole_tensor(walk: Any, tmp_path: Path) -> None:
+    path = save(
+        tmp_path, "g (float[2, 4] x) => (float[2, 3] y) { s = Constant<value_float = 1.0>()  y = MatMul(x, s) }"
+    )
+    model = onnx.load(path)
+    values, places = (
+        helper.make_tensor("s", TensorProto.FLOAT, [2], [1.0, 2.0]),
+        helper.make_tensor("i", TensorProto.INT64, [2], [0, 5]),
+    )
+    sparse = helper.make_attribute("sparse_value", helper.make_sparse_tensor(values, places, [4, 3]))
+    model.graph.node[0].attribute.pop()
+    model.graph.node[0].attribute.append(sparse)
+    onnx.save(model, path)
+    trace = sd.trace(path)
+    assert (trace.flops, trace.weight_bytes) == (2 * 2 * 4 * 3, 4 * 3 * 4)
+
+
+# Loops without measure
+
+
+def test_loops_in_loops_end(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simdevice.frontends.onnx.control.ALL_TURNS", 10)
+    trace = walk("""g (float[2] x) => (float[2] y, float[4, 2] z) <int64 n = {4}, bool c = {1}>
+        { y, z = Loop(n, c, x)<body = b (int64 i, bool ci, float[2] v) => (bool co, float[2] vo, float[2] vs)
+            { co = Identity(ci)
+              vo = Loop(n, c, v)<body = bb (int64 j, bool cj, float[2] w) => (bool ck, float[2] wo)
+                { ck = Identity(cj)  wo = Tanh(w) }>
+              vs = Exp(vo) }> }""")
+    # four turns inside and one around them, twice: ten
+    assert names(trace).count("Tanh") == 8
+    assert trace.origin.notes == ("Loop 'Loop_0': 2 of its 4 turns are shown",)
+
+
+def test_a_loop_of_just_as_many_turns_is_whole(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simdevice.frontends.onnx.control.MOST_TURNS", 3)
+    text = """g (float[2] x) => (float[2] y, float[N, 2] z) <int64 n = {COUNT}, bool c = {1}>
+        { y, s = Loop(n, c, x)<body = b (int64 i, bool ci, float[2] v) => (bool co, float[2] vo, float[2] vs)
+            { co = Identity(ci)  vo = Tanh(v)  vs = Exp(vo) }>  z = Neg(s) }"""
+    whole, cut = walk(text.replace("COUNT", "3")), walk(text.replace("COUNT", "5"))
+    assert (names(whole).count("Tanh"), whole.origin.notes) == (3, ())
+    assert (names(cut).count("Tanh"), cut.origin.notes) == (3, ("Loop 'Loop_0': 3 of its 5 turns are shown",))
+    assert only(cut, "Neg").outputs[0].shape == (5, 2)  # its result is as long as all turns make it
+
+
+def test_a_scan_over_an_open_length_is_a_row(walk: Any) -> None:
+    trace = walk("""g (float[4, 2] x) => (float[N] y)
+        { n = NonZero(x)  t = Cast<to = 1>(n)
+          y = Scan<num_scan_inputs = 1, body = b (float[M] v) => (float r) { r = ReduceSum<keepdims = 0>(v) }>(t) }""")
+    assert trace.unknown()["onnx.Scan"].startswith("node 'Scan_2' (Scan): after node 'NonZero_0'")

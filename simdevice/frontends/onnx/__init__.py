@@ -20,6 +20,7 @@ from simdevice.frontends.onnx import profiled
 from simdevice.frontends.onnx.dims import bind
 from simdevice.frontends.onnx.files import drop_contents, graphs, load
 from simdevice.frontends.onnx.marks import read_marks
+from simdevice.frontends.onnx.sequences import contents, held_by
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import SMALL, dtype_name
 from simdevice.frontends.onnx.walker import GraphWalker
@@ -87,13 +88,14 @@ def _walk(
     """`weights` are inputs that are parameters (None: a foreign file), `constants` inputs that are stored too."""
     graph = model.graph
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
-    given = {name: np.asarray(array) for name, array in (file.inputs if file else {}).items()}
-    names = [i.name for i in graph.input]
-    for name in given:
-        if name not in names:
-            raise UnknownNameError("input", name, names)
+    protos = {i.name: i for i in graph.input}
+    for name in file.inputs if file else ():
+        if name not in protos:
+            raise UnknownNameError("input", name, list(protos))
+    given = {name: contents(protos[name].type, held) for name, held in (file.inputs if file else {}).items()}
     shown = path or "the exported model"
-    bound = bind(graph, file.dims if file else {}, {n: a.shape for n, a in given.items()}, shown)
+    sizes = {n: a.shape for n, a in given.items() if isinstance(a, np.ndarray)}
+    bound = bind(graph, file.dims if file else {}, sizes, shown)
     profile = None
     if file is not None and file.shapes == "run":
         if weights is not None:
@@ -113,12 +115,12 @@ def _walk(
     )
     inputs = []
     for proto in graph.input:
+        if not proto.type.HasField("tensor_type"):
+            inputs.append(held_by(proto, given, emitter.storage))
+            continue
         value = walker.fresh(bound[proto.name], dtype_name(proto.type.tensor_type.elem_type), proto=proto.type)
-        value.is_sequence = not proto.type.HasField("tensor_type")
         value.is_weight = weights is not None and proto.name in weights
         value.constant = value.is_weight or proto.name in constants
-        if value.is_sequence:
-            value.reason = f"input {proto.name!r} is no tensor"
         value.data = _small(given.get(proto.name))
         inputs.append(value)
     walker.walk(graph, {}, inputs)

@@ -20,6 +20,9 @@ __all__ = ["MOST_TURNS", "handles", "take"]
 MOST_TURNS = 10_000
 """Turns of one loop that are walked; beyond it the trace says how many are missing."""
 
+ALL_TURNS = 100_000
+"""Turns of all loops together, nested ones above all; beyond it every loop shows one turn, and the trace says so."""
+
 Handler = Callable[["GraphWalker", NodeProto, Sequence[Value | None], "Environment"], list[Value]]
 
 
@@ -74,7 +77,7 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
     passes, first, is_cut = _passes_on(body), list(carried), False
     stacked: list[list[Value]] = []
     turn = 0
-    while turn < MOST_TURNS and (turn < ran if ran is not None else truth_of(condition) is not False):
+    while turn < _allowed(walker, turn) and (turn < ran if ran is not None else truth_of(condition) is not False):
         if ran is None and most is not None and turn >= most:
             break
         number = walker.fresh((), "int64", data=np.array(turn, np.int64))
@@ -83,20 +86,29 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         carried, slices = results[: len(carried)], results[len(carried) :]
         stacked.append(slices)
         turn += 1
+        walker.turns += 1
         counted = most is not None and (passes or truth_of(condition) is not None)
         tested = most is None and not passes and truth_of(condition) is not None
         if ran is None and not counted and not tested:
             walker.emitter.note(f"Loop {node.name!r}: how often it runs follows from data; one turn is shown")
             is_cut = True
             break
-    if turn == MOST_TURNS:
-        walker.emitter.note(f"Loop {node.name!r}: only its first {MOST_TURNS:,} turns are shown")
+    total = ran if ran is not None else most if passes else None
+    if turn and turn >= _allowed(walker, turn) and turn != total and not is_cut:
+        of_all = f" of its {total:,}" if total is not None else ""
+        walker.emitter.note(f"Loop {node.name!r}: {turn:,}{of_all} turns are shown")
     if is_cut:
         return _cut(node, first, carried, len(body.output) - 1 - len(carried))
     if not turn:
         scans = len(body.output) - 1 - len(carried)
-        return [*carried, *(_stack(walker, node, [], 0) for _ in range(scans))]
-    return [*carried, *(_stack(walker, node, list(column), 0) for column in zip(*stacked, strict=True))]
+        return [*carried, *(_stack(walker, node, [], 0, 0) for _ in range(scans))]
+    count = turn if total is None else total
+    return [*carried, *(_stack(walker, node, list(column), 0, count) for column in zip(*stacked, strict=True))]
+
+
+def _allowed(walker: GraphWalker, turn: int) -> int:
+    """How many turns a loop may have that has had `turn`."""
+    return MOST_TURNS if walker.turns < ALL_TURNS else max(turn, 1)
 
 
 def _cut(node: NodeProto, before: list[Value], after: list[Value], scans: int) -> list[Value]:
@@ -122,8 +134,8 @@ def _passes_on(body: GraphProto) -> bool:
     return len(body.input) > 1 and name == body.input[1].name
 
 
-def _stack(walker: GraphWalker, node: NodeProto, slices: list[Value], axis: int) -> Value:
-    """One value of all turns' slices along a new dimension."""
+def _stack(walker: GraphWalker, node: NodeProto, slices: list[Value], axis: int, count: int) -> Value:
+    """One value of all turns' slices along a new dimension; `count` are its turns, even if fewer were walked."""
     if not slices or any(not s.resolved for s in slices):
         reason = slices[0].reason if slices else "no turn of its loop tells the shape"
         return Value(reason=f"node {node.name!r} ({node.op_type}): {reason}")
@@ -131,7 +143,7 @@ def _stack(walker: GraphWalker, node: NodeProto, slices: list[Value], axis: int)
     if any(s.shape != slices[0].shape for s in slices):
         return Value(reason=f"node {node.name!r} ({node.op_type}): its turns give different shapes")
     at = axis % (len(shape) + 1)
-    return walker.fresh((*shape[:at], len(slices), *shape[at:]), slices[0].dtype)
+    return walker.fresh((*shape[:at], count, *shape[at:]), slices[0].dtype)
 
 
 def _scan(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
@@ -144,27 +156,24 @@ def _scan(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
     in_axes = attribute(node, "scan_input_axes", [0] * scanned)
     outputs = len(body.output) - len(states)
     out_axes = attribute(node, "scan_output_axes", [0] * outputs)
-    blocked = next((v for v in sliced if not v.resolved), None)
-    if blocked is not None:
-        return [Value(reason=blocked.reason) for _ in body.output]
+    if any(not v.resolved for v in sliced):
+        return _unwalked(walker, node, inputs)
     items = (sliced[0].shape or (1,))[0] if batched else 1
     if batched:
         states = [_slice(walker, v, 0) for v in states]
         sliced = [_slice(walker, v, 0) for v in sliced]
     turns = (sliced[0].shape or (0,))[in_axes[0]] if sliced else 0
     stacked: list[list[Value]] = []
-    for _ in range(min(turns, MOST_TURNS) * items):
+    while len(stacked) < turns * items and len(stacked) < _allowed(walker, len(stacked)):
         parts = [_slice(walker, v, axis) for v, axis in zip(sliced, in_axes, strict=True)]
         results = walker.walk(body, env, [*states, *parts])
         states, slices = results[: len(states)], results[len(states) :]
         stacked.append(slices)
-    if turns > MOST_TURNS:
-        walker.emitter.note(f"Scan {node.name!r}: {MOST_TURNS:,} of its {turns:,} turns are shown")
+        walker.turns += 1
+    if len(stacked) < turns * items:
+        walker.emitter.note(f"Scan {node.name!r}: {len(stacked):,} of its {turns * items:,} turns are shown")
     columns = list(zip(*stacked[: max(turns, 1)], strict=True)) or [()] * outputs
-    gathered = [_stack(walker, node, list(c), axis) for c, axis in zip(columns, out_axes, strict=False)]
-    for value in gathered:
-        if turns > MOST_TURNS and value.shape is not None:
-            value.shape = tuple(turns if n == MOST_TURNS else n for n in value.shape)
+    gathered = [_stack(walker, node, list(c), axis, turns) for c, axis in zip(columns, out_axes, strict=False)]
     found = [*states, *gathered]
     return [_batch(walker, v, items) for v in found] if batched else found
 
@@ -198,8 +207,9 @@ def _map(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], e
 
 def _unwalked(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
     """Its body can't be walked: one row that says so."""
-    outputs = [Value(reason=f"node {node.name!r} ({node.op_type}): how often it runs follows from data")]
-    outputs += [Value(reason=outputs[0].reason) for _ in node.output[1:]]
+    blocked = next((v.reason for v in inputs if v is not None and not v.resolved and not v.is_sequence), "")
+    why = f"after {blocked}" if blocked else "how often it runs follows from data"
+    outputs = [Value(reason=f"node {node.name!r} ({node.op_type}): {why}") for _ in node.output]
     walker.emit(node, inputs, outputs)
     return outputs
 

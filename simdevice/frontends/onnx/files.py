@@ -60,8 +60,12 @@ def prepared(model: ModelProto) -> ModelProto:
     """A model as a walk wants it: functions inlined, initializers no inputs, nodes named and in order."""
     model.ir_version = max(model.ir_version, 4)  # before, every initializer had to be an input too
     if model.functions:
-        with suppress(Exception):  # a C++ exception of no class of its own; calls then stay operators of nobody
+        # a C++ exception of no class of its own; calls then stay operators of nobody
+        with suppress(Exception):
             model = inliner.inline_local_functions(model)
+        if model.functions:  # some are of another operator set than the model
+            with suppress(Exception):
+                model = inliner.inline_local_functions(model, convert_version=True)
     taken: set[str] = set()
     for prefix, graph in graphs(model.graph):
         held = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}

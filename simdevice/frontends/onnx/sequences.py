@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, TypeProto, ValueInfoProto
 
+from simdevice.errors import SpecError
 from simdevice.frontends.onnx.contrib_shapes import attribute
-from simdevice.frontends.onnx.values import Value, number_of, sequence
+from simdevice.frontends.onnx.values import Value, dtype_name, number_of, of_array, sequence, shape_of
 
 if TYPE_CHECKING:
     from simdevice.frontends.onnx.walker import GraphWalker
 
-__all__ = ["handles", "take"]
+__all__ = ["contents", "handles", "held_by", "take"]
 
 Inputs = Sequence[Value | None]
 Handler = Callable[["GraphWalker", NodeProto, Inputs], list[Value]]
@@ -30,6 +31,44 @@ def handles(node: NodeProto, inputs: Inputs) -> bool:
 def take(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
     """Move what the node holds; gives its outputs."""
     return _HANDLERS[node.op_type](walker, node, inputs)
+
+
+def contents(proto: TypeProto, given: Any) -> Any:
+    """What was given for an input: an array; a list of them for a sequence; None for an empty optional.
+
+    Raises:
+        SpecError: something else.
+    """
+    try:
+        if proto.HasField("sequence_type"):
+            return [contents(proto.sequence_type.elem_type, item) for item in given]
+        if proto.HasField("optional_type"):
+            return None if given is None else contents(proto.optional_type.elem_type, given)
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"expected an array for each tensor of an input, got {type(given).__name__} ({error})"
+        ) from None
+
+
+def held_by(proto: ValueInfoProto, given: Mapping[str, Any], storage: Callable[[], int]) -> Value:
+    """An input that is no tensor, with what it holds where that was given."""
+    if proto.name in given:
+        return _holding(proto.type, given[proto.name], storage)
+    value = sequence(None, f"input {proto.name!r} is no tensor")
+    value.proto = proto.type
+    return value
+
+
+def _holding(proto: TypeProto, given: Any, storage: Callable[[], int]) -> Value:
+    if proto.HasField("sequence_type"):
+        value = sequence([_holding(proto.sequence_type.elem_type, item, storage) for item in given])
+    elif proto.HasField("optional_type"):
+        value = sequence([] if given is None else [_holding(proto.optional_type.elem_type, given, storage)])
+    else:
+        return of_array(given, storage())
+    value.proto = proto
+    return value
 
 
 def _construct(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
@@ -68,6 +107,10 @@ def _at(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
             return [held.items[place]]
         if len({(v.shape, v.dtype) for v in held.items}) == 1:
             return [walker.fresh(held.items[0].shape, held.items[0].dtype)]
+    if held is not None and held.items is None and held.proto is not None:  # its type may tell
+        item = held.proto.sequence_type.elem_type
+        if shape_of(item) is not None:
+            return [walker.fresh(shape_of(item), dtype_name(item.tensor_type.elem_type))]
     return [Value(reason=f"node {node.name!r} ({node.op_type}): which item it takes follows from data")]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
-from onnx import AttributeProto, GraphProto, NodeProto, TypeProto, defs, helper
+from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TypeProto, defs, helper
 
 from simdevice.costs.onnx import PARAMETERS
 from simdevice.costs.onnx.unknown import UNKNOWN
@@ -58,6 +58,8 @@ class GraphWalker:
         self.declared, self._used = declared or {}, used
         self._constants_are_weights = constants_are_weights
         self._scopes = scopes
+        self.turns = 0
+        """Turns of loops walked so far."""
         self._needed: dict[int, tuple[GraphProto, list[NodeProto]]] = {}  # a kept graph keeps its id
 
     def fresh(self, shape: tuple[int, ...] | None, dtype: str, **known: Any) -> Value:
@@ -74,10 +76,7 @@ class GraphWalker:
             if tensor.name not in own:
                 own[tensor.name] = of_tensor(tensor, self.emitter.storage(), is_weight=self._constants_are_weights)
         for sparse in graph.sparse_initializer:
-            dtype = dtype_name(sparse.values.data_type)
-            own[sparse.values.name] = self.fresh(
-                tuple(sparse.dims), dtype, is_weight=self._constants_are_weights, constant=True
-            )
+            own[sparse.values.name] = self._sparse(sparse)
         for node in self._executed(graph):
             self.node(node, env)
         return [env[o.name] if o.name in env else Value(reason="it is never computed") for o in graph.output]
@@ -102,8 +101,14 @@ class GraphWalker:
     def _constant(self, node: NodeProto) -> Value:
         tensor = fold.constant_of(node)
         if tensor is None:
-            return Value(reason="a Constant without a tensor")
+            sparse = next((a.sparse_tensor for a in node.attribute if a.name == "sparse_value"), None)
+            return Value(reason="a Constant without a tensor") if sparse is None else self._sparse(sparse)
         return of_tensor(tensor, self.emitter.storage(), is_weight=self._constants_are_weights)
+
+    def _sparse(self, tensor: SparseTensorProto) -> Value:
+        """Kept as a whole tensor: ONNX Runtime fills one at load."""
+        dtype = dtype_name(tensor.values.data_type)
+        return self.fresh(tuple(tensor.dims), dtype, is_weight=self._constants_are_weights, constant=True)
 
     def _operator(self, node: NodeProto, inputs: list[Value | None]) -> list[Value]:
         outputs = self.types(node, inputs)
