@@ -175,15 +175,20 @@ class RooflineSession(Session):
             bounds_ps=self._bounds(trace, needs),
             bound=_limits(needs, fused=self._device.fused)[trace.rows.signature],
             bound_names=BOUND_NAMES,
+            spec=self._device.spec,
         )
 
     def _bounds(self, trace: Trace, needs: list[_Needs]) -> dict[str, int]:
-        """Sums over operators, and the whole-trace roofline that no schedule can beat."""
+        """Sums over operators, and the whole-trace roofline that no schedule can beat. Of a fused device, `memory`
+        is what its operators spend on memory, so that no part of it takes longer than the whole."""
         counts = np.bincount(trace.rows.signature, minlength=len(needs)).tolist()
         total = {
             name: sum(getattr(n, f"{name}_ps") * k for n, k in zip(needs, counts, strict=True))
-            for name in ("unfused", "fused", "compute", "memory", "link")
+            for name in ("unfused", "fused", "compute", "memory", "fused_memory", "link")
         }
+        fused_memory = total.pop("fused_memory")
+        if self._device.fused:
+            total["memory"] = fused_memory
         return {**total, "whole_trace": max(total["compute"], total["memory"], total["link"])}
 
 

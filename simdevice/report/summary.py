@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
+from simdevice.records.liveness import liveness
 from simdevice.report import tables, utilisation
 from simdevice.report.tables import to_dicts, to_markdown, to_rich
 from simdevice.units import PS_PER_S, format_bytes, format_count, format_seconds
@@ -25,6 +26,8 @@ RESOURCES = ("compute", "memory", "link")
 class Summary:
     """Totals. `free_operators` is how many of the operators are views or only order time.
 
+    `peak_live_bytes` is what is alive at once in the trace, `memory_capacity_bytes` what the machine holds
+    (None where a run doesn't say): a trace is timed whether or not it fits.
     `utilisation` says how much of the time each resource would have needed at full rate;
     `bounds_s` are the device's whole-trace bounds.
     """
@@ -40,6 +43,8 @@ class Summary:
     bytes_read: int
     bytes_written: int
     weight_bytes: int
+    peak_live_bytes: int
+    memory_capacity_bytes: int | None
     utilisation: dict[str, float]
     bounds_s: dict[str, float]
 
@@ -66,6 +71,8 @@ def summarise(run: Run) -> Summary:
         bytes_read=trace.bytes_read,
         bytes_written=trace.bytes_written,
         weight_bytes=trace.weight_bytes,
+        peak_live_bytes=liveness(trace).peak_bytes,
+        memory_capacity_bytes=getattr(run.spec, "memory_capacity_bytes", None),
         utilisation={r: run.bounds_ps[r] / makespan for r in RESOURCES if run.bounds_ps.get(r)},
         bounds_s={name: ps / PS_PER_S for name, ps in run.bounds_ps.items()},
     )
@@ -84,11 +91,24 @@ def _facts(run: Run, summary: Summary) -> list[tuple[str, str]]:
         ("FLOPs", least + format_count(summary.flops)),
         ("rate", f"{least}{format_count(summary.flops_per_s)}/s"),
         ("bytes moved", f"{format_bytes(moved)} ({format_bytes(summary.weight_bytes)} of weights)"),
+        ("memory", _held(summary)),
         ("utilisation", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilisation.items())),
         ("bounds", ", ".join(f"{n.replace('_', ' ')} {format_seconds(s)}" for n, s in summary.bounds_s.items())),
         ("hot-spot", f"{spot.name} ({spot.share:.1%}): {spot.reason}" if spot else ""),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _held(summary: Summary) -> str:
+    """What is alive at once, and whether the machine could hold it."""
+    peak, capacity = summary.peak_live_bytes, summary.memory_capacity_bytes
+    if not peak:
+        return ""
+    held = f"{format_bytes(peak)} alive at the peak"
+    if capacity is None:
+        return held
+    beside = f"more than the {format_bytes(capacity)} of" if peak > capacity else f"of {format_bytes(capacity)} on"
+    return f"{held}, {beside} {summary.device}"
 
 
 def _sections(run: Run, depth: int, top: int) -> list[tuple[str, str, list[Any]]]:

@@ -32,6 +32,22 @@ def test_the_table_names_device_and_operators(simacc: Simacc, saved: Path) -> No
     assert shown.out.count(" aten.") == 2
 
 
+def test_the_page_says_whether_the_machine_could_hold_it(simacc: Simacc, saved: Path) -> None:
+    found = simacc("cost", saved, "--json").json
+    assert found["memory_capacity_bytes"] == 80 * 10**9
+    assert found["peak_live_bytes"] == simacc("trace", "tiny-cnn", "--json").json["peak_live_bytes"]
+    assert " alive at the peak, of 80 GB on h100" in simacc("cost", saved).out
+    small = simacc("cost", saved, "--set", "memory_capacity_bytes=1kB").out
+    assert " alive at the peak, more than the 1 kB of h100" in small
+
+
+def test_a_fused_bound_uses_no_part_of_the_machine_more_than_all_the_time(simacc: Simacc, saved: Path) -> None:
+    fused = simacc("cost", saved, "--fused", "--json").json
+    assert max(fused["utilisation"].values()) <= 1
+    assert fused["bounds_s"]["whole_trace"] <= fused["time_s"] == fused["bounds_s"]["fused"]
+    assert fused["bounds_s"]["unfused"] == simacc("cost", saved, "--json").json["time_s"]
+
+
 def test_options_for_tracing_do_not_go_with_a_trace(simacc: Simacc, saved: Path) -> None:
     assert simacc("cost", saved, "--decode", 5).complaint == f"{saved} is a trace already: --decode doesn't apply"
 

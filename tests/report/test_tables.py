@@ -147,6 +147,8 @@ def test_summary_holds_the_totals(run):
     assert (summary.device, summary.workload, summary.operators, summary.free_operators) == ("part", "toy", 7, 1)
     assert (summary.time_s, summary.flops, summary.is_lower_bound) == (100e-9, 104, True)
     assert (summary.bytes_read, summary.bytes_written, summary.weight_bytes) == (240, 152, 96)
+    # operators 5 and 6: the weight (48) with two results (32 each); 3 and 4 hold 24 + 48 + 32
+    assert (summary.peak_live_bytes, summary.memory_capacity_bytes) == (112, None)
     assert summary.utilisation == {"compute": 0.5, "memory": 0.25, "link": 0.2}
     assert summary.flops_per_s == 104 / 100e-9
 
