@@ -164,7 +164,7 @@ def _show(found: Any, axes: list[str], cost: str, top: int) -> None:
     """The fastest, with the Pareto front marked; then why others did not run."""
     out = console()
     front = {id(record) for record in found.pareto(cost)}
-    ran = sorted((r for r in found.records if not r["error"]), key=lambda r: r["latency_s"])
+    ran = sorted((r for r in found.records if not r["error"]), key=lambda r: (r["latency_s"], r[cost]))
     columns = [*axes, "latency", "array busy", "memory busy", "tiles", "hot-spot", "front"]
     rows = [
         [

@@ -44,6 +44,14 @@ def test_the_table_is_sorted_and_marks_the_front(simacc: Simacc, saved: Path) ->
     ]
 
 
+def test_among_equally_fast_machines_the_cheapest_comes_first(simacc: Simacc, saved: Path) -> None:
+    # half of either is more than any operator of tiny-cnn needs: the tiles are the same
+    shown = simacc("sweep", saved, "--set", "buffer_bytes=64MiB,32MiB").out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line]
+    assert rows[0][1] == rows[1][1]
+    assert [(row[0], row[-1]) for row in rows] == [("32 MiB", "*"), ("64 MiB", "")]
+
+
 def test_tables_and_the_plot_are_written(simacc: Simacc, saved: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow (the 'sweep' extra) is not installed")
     pytest.importorskip("matplotlib", reason="matplotlib (the 'plots' extra) is not installed")
