@@ -43,10 +43,11 @@ def command(
     """Compare two traces: operators, FLOPs, bytes and where they first part. Options are for models among the two."""
     options: dict[str, Any] = {"tokens": tokens, "decode": decode, "fake": fake, "frontend": frontend}
     of_onnx = {"dim": dim, "shapes": shapes}
+    files = is_trace_file(before) and is_trace_file(after)
 
     def trace(side: str) -> Trace:
         if is_trace_file(side):
-            return load_or_capture(side)
+            return load_or_capture(side, **({**options, **of_onnx} if files else {}))
         return load_or_capture(side, **options, **(of_onnx if side.lower().endswith(".onnx") else {}))
 
     found = diff(trace(before), trace(after))

@@ -25,6 +25,13 @@ def test_different_arithmetic_is_shown_and_checked(simacc: Simacc) -> None:
     assert data["after"]["weight_bytes"] == data["before"]["weight_bytes"]
 
 
+def test_options_for_tracing_do_not_go_with_two_traces(simacc: Simacc) -> None:
+    simacc("trace", "tiny-cnn", "-o", "a.npz")
+    for option, value in (("--decode", 5), ("--frontend", "export"), ("--shapes", "run"), ("--dim", "batch=1")):
+        said = simacc("diff", "a.npz", "a.npz", option, value).complaint
+        assert said == f"a.npz is a trace already: {option} doesn't apply"
+
+
 def test_options_apply_to_configuration_files_too(simacc: Simacc, tmp_path: Path) -> None:
     size = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "n_positions": 64}
     (tmp_path / "small.json").write_text(json.dumps({"model_type": "gpt2", **size}))
