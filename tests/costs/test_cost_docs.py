@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from simdevice.costs import Costs
 from simdevice.costs.aten import sort
-from simdevice.records import CATEGORIES, Signature, TensorSpec
+from simdevice.records import CATEGORIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -17,12 +18,28 @@ def snippets(name):
     return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.S)
 
 
-def test_the_example_of_ones_own_rule_runs():
-    scope = {}
-    exec(snippets("add_a_cost_rule.md")[0], scope)
-    call = Signature("mylib.my_op", (), (TensorSpec((2, 3), "float32"),))
-    assert scope["costs"](call).flops == 12
-    assert isinstance(scope["costs"], Costs)
+PROGRAM = """
+import torch
+
+@torch.library.custom_op("mylib::my_op", mutates_args=(), device_types="cpu")
+def operator(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(2 * x.numpy())
+
+model, inputs = operator, torch.ones(2, 3)
+"""
+
+
+def test_the_example_of_ones_own_rule_runs_for_one_trace_and_for_a_process():
+    """In a process of its own: what it registers stays."""
+    used = """
+assert trace.flops == 12  # 2 for each of 6 elements
+assert sd.trace(model, inputs).is_lower_bound
+sd.costs.register("mylib.my_op")(my_op)
+with torch.simacc.record() as rec:
+    assert model(inputs.to("simacc")).tolist() == [[2.0] * 3] * 2
+assert rec.trace.flops == 12
+"""
+    subprocess.run([sys.executable, "-c", PROGRAM + snippets("add_a_cost_rule.md")[0] + used], check=True)
 
 
 def test_the_quoted_rule_is_live_code():
