@@ -149,6 +149,7 @@ def lowering(observer: Observer) -> Callable[..., Callable[..., Any]]:
         CaptureError: AOTAutograd can't lower the graph.
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import RestartAnalysis
 
     def compiler(phase: str) -> Callable[..., Any]:
         def compile_graph(module: GraphModule, example: Sequence[Any]) -> Any:
@@ -169,12 +170,14 @@ def lowering(observer: Observer) -> Callable[..., Callable[..., Any]]:
     )
 
     def backend(module: GraphModule, example: Sequence[Any], **unused: Any) -> Callable[..., Any]:
-        observer.captured(module, example)
         parameters = parameters_of(module, example)
         try:
             compiled = lower(module, example)
+        except RestartAnalysis:  # a number turned out to be a tensor: Dynamo traces again and comes back
+            raise
         except Exception as error:  # lowering runs the program's own operators on fake tensors
             raise CaptureError(f"AOTAutograd can't lower a graph ({one_line(error)})") from error
+        observer.captured(module, example)
 
         def call(*args: Any) -> Any:
             observer.entered(args, parameters)

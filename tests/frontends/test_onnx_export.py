@@ -137,6 +137,23 @@ def test_a_program_that_cannot_be_exported_is_one_line() -> None:
         sd.trace(Workload(branches, (torch.ones(2),)), frontend="onnx")
 
 
+@torch.library.custom_op("simdevicetests::of_nobody", mutates_args=())
+def of_nobody(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@of_nobody.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_the_exporters_innermost_reason_is_said_without_its_colours() -> None:
+    from simdevice.errors import CaptureError
+
+    with pytest.raises(CaptureError, match=r"^torch\.onnx can't export this program: [^\n\x1b]*of_nobody[^\n\x1b]*$"):
+        sd.trace(Workload(lambda x: of_nobody(x) + 1, (torch.ones(2),)), frontend="onnx")
+
+
 LLAMA = """
 import os, resource, sys
 import simdevice as sd

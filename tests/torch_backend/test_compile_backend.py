@@ -109,6 +109,27 @@ def test_training_is_eagers_step_for_step(device: str) -> None:
     assert compile_backend.statistics()["graph_breaks"] == {}
 
 
+def test_training_with_batches_of_any_size_is_eagers() -> None:
+    """A dynamic graph with a batch norm makes Dynamo start over: that is no failure, and the graph counts once."""
+
+    def losses(*, dynamic: bool) -> list[float]:
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+        run = torch.compile(net, backend="simacc", dynamic=True) if dynamic else net
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        found = []
+        for n in (3, 5, 4):
+            optimizer.zero_grad()
+            loss = run(batch(n)).square().mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    assert losses(dynamic=True) == losses(dynamic=False)
+    assert compile_backend.statistics()["graphs"] == 1
+
+
 def test_a_training_steps_time_is_that_of_its_graphs() -> None:
     model = network()
 

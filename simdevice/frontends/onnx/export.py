@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -58,8 +59,15 @@ def export_model(workload: Workload, *, fake: str | None = None) -> ExportedMode
                 # Optimising would compute with the weights, which are not there; the walk folds instead.
                 made: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
             except Exception as error:  # the exporter raises classes of its own for each step
-                raise CaptureError(f"torch.onnx can't export this program: {one_line(error)}") from error
+                raise CaptureError(f"torch.onnx can't export this program: {_reason(error)}") from error
     return _without_weights(made.model, program, workload)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause: what is around it are the exporter's steps and colours."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return one_line(Exception(re.sub(r"\x1b\[[0-9;]*m", "", str(error)) or type(error).__name__))
 
 
 def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None) -> ExportedModel:
