@@ -20,7 +20,10 @@ def versions() -> tuple[tuple[str, str], ...]:
 
 @cache  # reading a package's metadata takes a millisecond
 def _version(name: str) -> str:
+    said = getattr(sys.modules[name], "__version__", None)  # of PyTorch with its build, which metadata may leave out
+    if said is not None:
+        return str(said)
     try:
         return version(name)
     except PackageNotFoundError:
-        return str(getattr(sys.modules[name], "__version__", "source tree"))
+        return "source tree"
