@@ -284,6 +284,8 @@ def test_a_newer_operator_set_says_what_is_known(tmp_path: Path, capsys: Any) ->
         (lambda m: setattr(m, "ir_version", 99), "has IR version 99"),
         (lambda m: setattr(m.graph.initializer[0], "raw_data", b"12345678"), "'w' holds 8 bytes, its type needs 12"),
         (lambda m: m.graph.initializer[0].dims.append(-3), r"'w' has dimensions \[3, -3\]"),
+        (lambda m: setattr(m.graph.initializer[0], "data_type", 99), "'w' has element type 99"),
+        (lambda m: setattr(m.graph.node[0], "op_type", "If"), r"node 'If_0' \(If\) can't be walked: AttributeError"),
     ],
 )
 def test_a_newer_domain_and_wrong_contents_are_one_line(tmp_path: Path, capsys: Any, change: Any, said: str) -> None:
@@ -294,6 +296,13 @@ def test_a_newer_domain_and_wrong_contents_are_one_line(tmp_path: Path, capsys: 
     onnx.save(model, path)
     assert _run(["trace", path]) == 2
     assert re.fullmatch(rf"simacc: [^\n]*{said}[^\n]*\n", capsys.readouterr().err)
+
+
+def test_a_name_that_is_no_utf8_is_one_line(tmp_path: Path, capsys: Any) -> None:
+    path = Path(save(tmp_path, "g (float[3] x) => (float[3] y) { y = Relu(x) }"))
+    path.write_bytes(path.read_bytes().replace(b"Relu", b"R\xffl\xfe"))
+    assert _run(["trace", str(path)]) == 2
+    assert re.fullmatch(r"simacc: [^\n]* is damaged[^\n]*\n", capsys.readouterr().err)
 
 
 def test_no_file_and_a_folder_are_one_line(tmp_path: Path, capsys: Any) -> None:

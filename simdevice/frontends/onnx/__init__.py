@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def _walk(
         constants_are_weights=weights is None,
         profile=profile,
         scopes=scopes,
-        declared=_declared(model),
+        declared=cache(partial(_declared, model)),
         used=_used(model),
     )
     inputs = []
@@ -148,7 +149,8 @@ def _used(model: ModelProto) -> frozenset[str]:
 
 
 def _declared(model: ModelProto) -> dict[str, TypeProto]:
-    """What the file and ONNX's inference over the whole graph say of values: where one node doesn't tell."""
+    """What the file and ONNX's inference over the whole graph say of values. Asked for only where a node doesn't tell:
+    on a damaged file that inference may never end, or end the process."""
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # an operator it fails on; the walk goes on without it

@@ -36,14 +36,21 @@ def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
         FileFormatError: no such file, no ONNX file, a newer operator set, or weights that are not where it says.
     """
     model = _parse(Path(path))
-    _check_version(model, path)
-    for tensor in _tensors(model):
-        _check_contents(tensor, Path(path))
-        if tensor.data_location == TensorProto.EXTERNAL:
-            _check_external(tensor, Path(path))
-    if not to_run:
-        drop_contents(model)
-    return prepared(model)
+    try:
+        _check_version(model, path)
+        for tensor in _tensors(model):
+            _check_contents(tensor, Path(path))
+            if tensor.data_location == TensorProto.EXTERNAL:
+                _check_external(tensor, Path(path))
+        if not to_run:
+            drop_contents(model)
+        model = prepared(model)
+        is_text = all(isinstance(node.op_type, str) for _, graph in graphs(model.graph) for node in graph.node)
+    except UnicodeDecodeError:  # protobuf looks only when a name is asked for, and may give bytes
+        is_text = False
+    if not is_text:
+        raise FileFormatError(f"{path} is damaged: a name in it is no UTF-8")
+    return model
 
 
 def drop_contents(model: ModelProto) -> None:
@@ -141,7 +148,7 @@ def _parse(path: Path) -> ModelProto:
         model = onnx.load_model(os.fspath(path), format="protobuf", load_external_data=False)
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError):
         raise FileFormatError(f"{path} is damaged or no ONNX file: it can't be parsed") from None
     if not model.ir_version or not (model.graph.node or model.graph.output):
         raise FileFormatError(f"{path} is no ONNX file: it holds no graph")
@@ -186,6 +193,8 @@ def _check_contents(tensor: TensorProto, path: Path) -> None:
     """Contents in the file are as many as its type says; a tensor may have none."""
     if any(n < 0 for n in tensor.dims):
         raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has dimensions {list(tensor.dims)}")
+    if not dtype_name(tensor.data_type):
+        raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has element type {tensor.data_type}")
     held, bits = len(tensor.raw_data), BITS.get(dtype_name(tensor.data_type), 0)
     expected = -(-math.prod(tensor.dims) * bits // 8)
     if held and bits and held != expected:

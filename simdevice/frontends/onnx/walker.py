@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TypeP
 
 from simdevice.costs.onnx import PARAMETERS
 from simdevice.costs.onnx.unknown import UNKNOWN
+from simdevice.errors import CaptureError, SimdeviceError
+from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import fold, shapes
 from simdevice.frontends.onnx.files import read
@@ -39,8 +41,8 @@ class GraphWalker:
     5. A result without a shape is an unknown operator, named with its reason; what needs it is too.
 
     `profile` holds what one run saw; where it saw a node, its shapes count. `constants_are_weights`: of a file
-    of unknown make everything stored is a weight; of our own export only parameters are. `declared` are the types
-    that the file states; `used` the names that some node or result reads.
+    of unknown make everything stored is a weight; of our own export only parameters are. `declared` gives the types
+    that the file states, where a node doesn't tell; `used` the names that some node or result reads.
     """
 
     def __init__(
@@ -51,11 +53,11 @@ class GraphWalker:
         constants_are_weights: bool = True,
         profile: Profile | None = None,
         scopes: bool = True,
-        declared: Mapping[str, TypeProto] | None = None,
+        declared: Callable[[], Mapping[str, TypeProto]] = dict,
         used: Collection[str] = (),
     ) -> None:
         self.emitter, self.schemas, self.profile = emitter, schemas, profile
-        self.declared, self._used = declared or {}, used
+        self._declared, self._used = declared, used
         self._constants_are_weights = constants_are_weights
         self._scopes = scopes
         self.turns = 0
@@ -86,14 +88,20 @@ class GraphWalker:
         from simdevice.frontends.onnx import control, sequences  # they walk back into this class
 
         inputs = [_found(name, env) if name else None for name in node.input]
-        if node.op_type == "Constant" and not node.domain:
-            outputs = [self._constant(node)]
-        elif control.handles(node):
-            outputs = control.take(self, node, inputs, env)
-        elif sequences.handles(node, inputs):
-            outputs = sequences.take(self, node, inputs)
-        else:
-            outputs = self._operator(node, inputs)
+        try:
+            if node.op_type == "Constant" and not node.domain:
+                outputs = [self._constant(node)]
+            elif control.handles(node):
+                outputs = control.take(self, node, inputs, env)
+            elif sequences.handles(node, inputs):
+                outputs = sequences.take(self, node, inputs)
+            else:
+                outputs = self._operator(node, inputs)
+        except SimdeviceError:
+            raise
+        except Exception as error:  # a file may hold anything, a body without its graph for one
+            what = f"{type(error).__name__}: {one_line(error)}"
+            raise CaptureError(f"node {node.name!r} ({node.op_type}) can't be walked: {what}") from error
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 env[name] = value
@@ -133,8 +141,8 @@ class GraphWalker:
         outputs = []
         for name, proto in zip(node.output, protos, strict=False):
             value = self._typed(proto)
-            if not _usable(value) and name in self.declared:
-                value = self._typed(self.declared[name])
+            if not _usable(value) and name in self._declared():
+                value = self._typed(self._declared()[name])
             if not value.resolved:
                 value.reason = blocked or f"node {node.name!r} ({node.op_type}): {reason or shapes.DATA_DECIDES}"
             outputs.append(value)
@@ -271,7 +279,7 @@ class GraphWalker:
         return known[1]
 
 
-_REFUSED = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+_REFUSED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 """What a cost rule raises on tensors that its operator doesn't take."""
 
 FORMAL: dict[str, tuple[str, ...]] = {
