@@ -27,7 +27,7 @@ from simdevice.torch_backend import hooks, live
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.units import PS_PER_S
 
-__all__ = ["reset", "simacc", "statistics"]
+__all__ = ["reset", "simacc", "statistics", "touches_simacc"]
 
 
 class _Totals:
@@ -49,12 +49,18 @@ def simacc(
     """
     if mode not in (None, "default"):
         raise SpecError(f"backend 'simacc' has no modes, got mode={mode!r}: give options={{'device': ...}}")
-    on_simacc = any(isinstance(t, torch.Tensor) and t.device.type == "simacc" for t in example)
+    on_simacc = touches_simacc(module, example)
     if on_simacc and options:
         raise SpecError("simacc tensors run on the configured device: torch.simacc.configure(...), not options")
     observer = _Observer(_chosen(dict(options or {})), on_simacc=on_simacc)
     with _nothing_recorded(on_simacc):
         return lowering(observer)(module, example)
+
+
+def touches_simacc(module: GraphModule, example: Sequence[Any]) -> bool:
+    """Whether a graph takes, or makes, a tensor on simacc."""
+    made = (node.meta.get("example_value") for node in module.graph.nodes)
+    return any(isinstance(t, torch.Tensor) and t.device.type == "simacc" for t in (*example, *made))
 
 
 def statistics() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,40 @@ def install(native: Any) -> None:
 
     torch.nn.Module._apply = apply_and_mark  # type: ignore[method-assign]
     native.set_scope_table(_scope_of_module, _register)
+    _compile_for_simacc()
+
+
+def _compile_for_simacc() -> None:
+    """`torch.compile` without a backend means Inductor, which can't generate code for simacc: what touches the device
+    goes to the simacc backend instead. And no graph breaks at the hooks of an open recording."""
+    import torch
+
+    inductor: Any = torch._TorchCompileInductorWrapper
+    compiled = inductor.__call__
+
+    @functools.wraps(compiled)
+    def call(self: Any, model_: Any, inputs_: Any, **patches: Any) -> Any:
+        from simdevice.torch_backend import compile_backend
+
+        if compile_backend.touches_simacc(model_, inputs_):
+            return compile_backend.simacc(model_, inputs_)
+        return compiled(self, model_, inputs_, **patches)
+
+    inductor.__call__ = call
+    for wrapper in (inductor, torch._TorchCompileWrapper):
+        _before(wrapper, hide_from_dynamo)
+
+
+def _before(kind: Any, first: Callable[[], None]) -> None:
+    """Call `first` when an object of this kind is made."""
+    made = kind.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        first()
+        made(self, *args, **kwargs)
+
+    kind.__init__ = init
 
 
 def enter_scopes() -> None:

@@ -101,7 +101,7 @@ def native() -> Any:
 
 
 def _initialize() -> None:
-    from simdevice.torch_backend import build, hooks, namespace
+    from simdevice.torch_backend import build, hooks, namespace, sharing
 
     module = build.load()
     _State.table, _State.numbers = OpTable(Costs()), array("i")
@@ -118,6 +118,7 @@ def _initialize() -> None:
     if namespace._seed_at_load is not None:
         module.default_generator(0).manual_seed(namespace._seed_at_load)
     hooks.install(module)
+    sharing.install()
     _State.ready = True
 
 

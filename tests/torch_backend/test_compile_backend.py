@@ -260,6 +260,20 @@ def test_backward_graphs_on_simacc_have_their_phase_and_scopes() -> None:
     assert products == [*forward, ("backward", "2"), ("backward", "2"), ("backward", "0")]
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # Inductor's own imports
+def test_without_a_backend_what_touches_simacc_comes_here_and_the_rest_stays_inductors() -> None:
+    model = network().to("simacc")
+    compiled = torch.compile(model)
+    with torch.no_grad(), torch.simacc.record() as rec:  # type: ignore[attr-defined]
+        result = compiled(batch().to("simacc"))
+        made = torch.compile(lambda n: torch.ones(n, device="simacc") * 2)(3)
+    assert torch.equal(result.cpu(), network()(batch()))
+    assert made.tolist() == [2, 2, 2]
+    rows = [(op.name, op.scope) for op in rec.trace.ops if op.name in ("aten.addmm", "aten.mul")]
+    assert rows == [("aten.addmm", "0"), ("aten.addmm", "2"), ("aten.mul", "")]
+    assert compile_backend.statistics()["graphs"] == 2
+
+
 def test_options_for_simacc_tensors_are_refused() -> None:
     compiled = torch.compile(network().to("simacc"), backend="simacc", options={"device": "edge-npu"})
     with pytest.raises(Exception, match=r"simacc tensors run on the configured device: torch\.simacc\.configure"):

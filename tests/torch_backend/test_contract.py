@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import rnn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 from simdevice.errors import SpecError, UnknownNameError
 
@@ -248,6 +251,54 @@ def test_recurrent_layers_train(kind):
     if kind is nn.LSTM:
         cells = [op for op in rec.trace.ops if op.name == "aten._thnn_fused_lstm_cell"]
         assert len(cells) == 2 * 2 * 7  # layers x directions x steps
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_packed_sequences_of_different_lengths_train(kind):
+    """Their batch sizes stay on the host, as on any device."""
+    torch.manual_seed(0)
+    cpu = kind(4, 5, num_layers=2, batch_first=True)
+    sim = copy.deepcopy(cpu).to("simacc")
+    x = torch.randn(3, 6, 4, requires_grad=True)
+    y = x.detach().to("simacc").requires_grad_()
+    outputs = []
+    for layer, t in ((cpu, x), (sim, y)):
+        packed = rnn.pack_padded_sequence(t, torch.tensor([6, 2, 4]), batch_first=True, enforce_sorted=False)
+        assert (packed.data.device, packed.batch_sizes.device.type) == (t.device, "cpu")
+        out, lengths = rnn.pad_packed_sequence(layer(packed)[0], batch_first=True)
+        assert lengths.tolist() == [6, 2, 4]
+        out.pow(2).sum().backward()
+        outputs.append(out)
+    torch.testing.assert_close(outputs[1].cpu(), outputs[0])
+    for a, b in zip([*cpu.parameters(), x], [*sim.parameters(), y], strict=True):
+        torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_sparse_gradients_are_refused_in_the_devices_words():
+    embedding = nn.Embedding(5, 3, sparse=True).to("simacc")
+    with pytest.raises(
+        NotImplementedError, match=r"^simacc has no sparse tensors, which '.*' makes or takes; run this"
+    ):
+        embedding(torch.tensor([1, 2], device="simacc")).sum().backward()
+
+
+def test_tensors_go_to_other_processes_by_value():
+    device = torch.arange(4.0, device="simacc")
+    sent = [device, device.view(2, 2).t(), nn.Parameter(device), device.clone().requires_grad_()]
+    for one in sent:
+        buffer = io.BytesIO()
+        ForkingPickler(buffer).dump(one)
+        back = pickle.loads(buffer.getbuffer())
+        assert (type(back), back.device, back.requires_grad) == (type(one), one.device, one.requires_grad)
+        assert torch.equal(back.cpu(), one.cpu())
+        assert back.data_ptr() != one.data_ptr()
+
+
+def test_a_worker_loads_from_tensors_on_the_device():
+    data = TensorDataset(torch.arange(6.0, device="simacc"))
+    batches = [b for (b,) in DataLoader(data, 2, num_workers=1, multiprocessing_context="fork")]
+    assert [b.tolist() for b in batches] == [[0, 1], [2, 3], [4, 5]]
+    assert {b.device.type for b in batches} == {"simacc"}
 
 
 @pytest.mark.parametrize(

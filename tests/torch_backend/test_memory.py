@@ -55,10 +55,21 @@ def test_a_model_larger_than_the_device_is_out_of_memory():
     model = nn.Linear(1000, 1000)  # 4 MB
     with pytest.raises(
         torch.OutOfMemoryError,
-        match=r"^simacc:0 out of memory: tried to allocate 4 MiB, but \d+ MiB of the 1 MiB of device h100 are in use; "
-        r"configure a larger memory_capacity_bytes or free tensors$",
+        match=r"^simacc:0 out of memory: tried to allocate 4000000 bytes, but \d+ bytes of the 1000000 bytes of device "
+        r"h100 are in use; configure a larger memory_capacity_bytes or free tensors$",
     ):
         model.to("simacc")
+
+
+def test_what_little_is_there_is_said_in_bytes():
+    start = live_bytes()
+    torch.simacc.configure("h100", memory_capacity_bytes=start + 1_000_000)
+    held = torch.empty(200_000, device="simacc")
+    with pytest.raises(
+        torch.OutOfMemoryError,
+        match=rf"tried to allocate 800000 bytes, but {start + 800_000} bytes of the {start + 1_000_000} bytes of ",
+    ):
+        torch.empty_like(held)
 
 
 def test_results_past_the_capacity_are_refused_and_nothing_stays_charged():

@@ -73,6 +73,9 @@ class Exchange {
     }
     const size_t count = plan_.returned_argument.size();
     for (size_t i = 0; i < count; ++i) {
+      if (C10_UNLIKELY(plan_.returned_argument[i] == Plan::kOnHost)) {
+        continue;
+      }
       auto& value = stack_[stack_.size() - count + i];
       if (value.isTensor()) {
         if (value.toTensor().defined()) {
@@ -369,8 +372,19 @@ void register_boxed_kernels(const AttributeTable& attributes) {
   }
 }
 
+namespace {
+void no_sparse_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "simacc has no sparse tensors, which '", op.operator_name(),
+      "' makes or takes; run this part on the CPU (.cpu()) and move the dense result back");
+}
+}  // namespace
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_sparse_tensors>());
 }
 
 }  // namespace simacc

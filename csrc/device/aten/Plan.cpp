@@ -80,7 +80,7 @@ Plan::Plan(const c10::OperatorHandle& op) {
         written, takes_host_tensors(info.name, argument.name()), written});
   }
   for (const auto& ret : schema.returns()) {
-    int16_t from = -1;
+    int16_t from = kFresh;
     if (ret.alias_info() != nullptr && ret.alias_info()->isWrite()) {
       for (auto& argument : arguments) {
         const auto* info_in = schema.arguments()[argument.index].alias_info();
@@ -91,6 +91,9 @@ Plan::Plan(const c10::OperatorHandle& op) {
       }
     }
     returned_argument.push_back(from);
+  }
+  if (info.name == "aten._pack_padded_sequence") {
+    returned_argument[1] = kOnHost;  // batch sizes
   }
   static constexpr std::array kMovesNothing{"aten.resize_", "aten.resize_as_", "aten.set_", "aten._fused_sdp_choice",
       "aten.is_set_to", "aten.is_same_size", "aten.empty_like", "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted"};

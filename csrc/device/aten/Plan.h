@@ -23,7 +23,9 @@ struct Plan {
     bool not_returned;   // written, but no return aliases it
   };
 
-  // Per return: the argument it is (a mutated tensor handed back), or -1 where it is something else.
+  static constexpr int16_t kFresh = -1;   // a new tensor, or a view
+  static constexpr int16_t kOnHost = -2;  // a tensor that stays on the host, as PyTorch wants it there
+  // Per return: the argument it is (a mutated tensor handed back), or one of the above.
   std::vector<int16_t> returned_argument;
   std::vector<Argument> arguments;
   OpInfo info;

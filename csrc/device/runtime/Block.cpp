@@ -26,8 +26,9 @@ Ledger& ledger(c10::DeviceIndex device) {
   return ledgers.at(device);
 }
 
-std::string mib(int64_t bytes) {
-  return c10::str((bytes + (1 << 19)) >> 20, " MiB");
+// Whole MiB, unless that would hide the difference that matters.
+std::string amount(int64_t bytes) {
+  return bytes < (10 << 20) ? c10::str(bytes, " bytes") : c10::str((bytes + (1 << 19)) >> 20, " MiB");
 }
 
 // Charges `bytes` to the device, or raises without charging.
@@ -39,7 +40,7 @@ void charge(c10::DeviceIndex device, int64_t bytes) {
     book.live.fetch_sub(bytes, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(book.name_mutex);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "simacc:", static_cast<int>(device), " out of memory: tried to allocate ",
-        bytes < (1 << 20) ? c10::str(bytes, " bytes") : mib(bytes), ", but ", mib(live - bytes), " of the ", mib(capacity),
+        amount(bytes), ", but ", amount(live - bytes), " of the ", amount(capacity),
         " of device ", book.name, " are in use; configure a larger memory_capacity_bytes or free tensors");
   }
   int64_t peak = book.peak.load(std::memory_order_relaxed);
