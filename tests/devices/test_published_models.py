@@ -92,12 +92,14 @@ def figures(run: Run) -> tuple[int, int, str]:
 @pytest.mark.parametrize("preset", GPT2)
 def test_gpt2_by_export_has_the_published_figures_where_its_stream_is_the_published_one(preset: str) -> None:
     """Three things part the published figures from ours, and nothing else: 25 clones (torch), 2 index
-    operators (transformers), and 12 `full_like`, one per layer, that are charged for their operand."""
-    published, ours = GPT2[preset]
+    operators (transformers; 5.20, the last for Python 3.10, has none), and 12 `full_like`, one per layer, that are
+    charged for their operand."""
+    published, (operators, tiles, ms) = GPT2[preset]
     device = sd.device(preset)
-    assert figures(device.run(gpt2())) == ours
     trace, gone = without_drift(gpt2(as_published=True))
-    assert gone == {"aten.clone": 25, "aten.index": 2}
+    assert gone in ({"aten.clone": 25, "aten.index": 2}, {"aten.clone": 25})
+    fewer = 2 - gone["aten.index"]  # small enough not to be seen in the time
+    assert figures(device.run(gpt2())) == (operators - fewer, tiles - fewer, ms)
     assert sum(op.name == "aten.full_like" for op in trace.ops) == 12
     assert figures(device.run(trace)) == published
 
