@@ -13,7 +13,7 @@ from simdevice.devices.base import Device, Session
 from simdevice.devices.queue import QueueClock
 from simdevice.errors import SpecError, UnknownNameError
 from simdevice.hardware import HostSpec, LinkSpec, load_host, load_link
-from simdevice.records import CATEGORIES, Cost, OpTable, Rows, Run, Signature, Trace
+from simdevice.records import CATEGORIES, Cost, Crossings, OpTable, Rows, Run, Signature, Trace
 from simdevice.units import PS_PER_S, ceil_div, seconds_to_ps
 
 __all__ = ["BOUND_NAMES", "CLAIMABLE", "Offload"]
@@ -37,7 +37,7 @@ class _Plan:
     side: int
     kind: str
     host_ps: int
-    link_ps: int
+    copied_bytes: int
     nbytes: tuple[int, ...]
     weights: tuple[bool, ...]
     inputs: int
@@ -127,7 +127,7 @@ class Offload(Device):
             side=side,
             kind=cost.category if not works else "operator",
             host_ps=self.host_ps(cost) if side == _HOST else 0,
-            link_ps=self.link_ps(cost.bytes) if cost.category == "transfer" else 0,
+            copied_bytes=cost.bytes if cost.category == "transfer" else 0,
             nbytes=tuple(t.nbytes for t in tensors),
             weights=tuple(t.is_weight for t in tensors),
             inputs=len(signature.inputs),
@@ -188,7 +188,8 @@ class OffloadSession(Session):
         self._device, self._table, self._keep = device, table, keep
         self._places, self._clock = _Places(), QueueClock()
         self._past_ps = 0
-        self._spent = {"device": 0, "host": 0, "link": 0}
+        self._spent = {"device": 0, "host": 0}
+        self._crossed = {_DEVICE: [0, 0, 0], _HOST: [0, 0, 0]}  # to each side: crossings, bytes, picoseconds
         self._inner: _Inner | None = None
         self._times: list[tuple[int, int, int, int]] = []  # start, end, busy, bound of each row
 
@@ -229,11 +230,21 @@ class OffloadSession(Session):
         """Let operands cross to a side, and leave the results there; how long the crossings take."""
         places, taken = self._places, 0
         for storage, nbytes, is_weight in zip(ids[: plan.inputs], plan.nbytes, plan.weights, strict=False):
-            taken += self._device.link_ps(places.read(storage, side, nbytes, is_weight=is_weight))
+            crossing = places.read(storage, side, nbytes, is_weight=is_weight)
+            if crossing:
+                taken += self._cross(crossing, side)
         for storage, nbytes in zip(ids[plan.inputs :], plan.nbytes[plan.inputs :], strict=True):
             places.write(storage, side, nbytes)
+        return taken
+
+    def _cross(self, nbytes: int, side: int) -> int:
+        """One crossing to a side; how long it takes."""
+        taken = self._device.link_ps(nbytes)
+        crossed = self._crossed[side]
+        crossed[0] += 1
+        crossed[1] += nbytes
+        crossed[2] += taken
         self._past_ps += taken
-        self._spent["link"] += taken
         return taken
 
     def _beside(self, i: int, waiting: list[int]) -> None:
@@ -261,11 +272,10 @@ class OffloadSession(Session):
         began = self._past_ps
         to_host = bool(plan.inputs)
         there = to_host and self._places.at(ids[0], is_weight=plan.weights[0]) & _HOST
-        taken = 0 if there else plan.link_ps
+        if plan.copied_bytes and not there:
+            self._cross(plan.copied_bytes, _HOST if to_host else _DEVICE)
         for storage, nbytes in zip(ids[plan.inputs :], plan.nbytes[plan.inputs :], strict=True):
             self._places.write(storage, _DEVICE, nbytes)
-        self._past_ps += taken
-        self._spent["link"] += taken
         self._took(began, BOUND_NAMES.index("crossing to host" if to_host else "crossing to device"))
 
     def _took(self, began: int, bound: int) -> None:
@@ -305,6 +315,11 @@ class OffloadSession(Session):
     def frontier_ps(self) -> int:
         return self._past_ps + (self._inner.session.frontier_ps if self._inner is not None else 0)
 
+    @property
+    def crossings(self) -> tuple[Crossings, Crossings]:
+        """What crossed so far, to the device and to the host; counted with keep=False too."""
+        return Crossings("to device", *self._crossed[_DEVICE]), Crossings("to host", *self._crossed[_HOST])
+
     def event_ps(self, event: int) -> int:
         return self._clock.event_ps(event)
 
@@ -313,6 +328,8 @@ class OffloadSession(Session):
 
     def finish(self, trace: Trace) -> Run:
         self._close()
+        crossings = self.crossings
+        spent = {**self._spent, "link": sum(c.time_ps for c in crossings)}
         start, end, busy, bound = np.array(self._times, np.int64).reshape(-1, 4).T
         return Run(
             trace=trace,
@@ -321,7 +338,8 @@ class OffloadSession(Session):
             end_ps=end.copy(),
             busy_ps=busy.copy(),
             makespan_ps=self._past_ps,
-            bounds_ps={**self._spent, "whole_trace": max(self._spent.values())},
+            bounds_ps={**spent, "whole_trace": max(spent.values())},
             bound=bound.astype(np.uint8),
             bound_names=BOUND_NAMES,
+            crossings=crossings,
         )

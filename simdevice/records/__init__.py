@@ -3,7 +3,7 @@
 from simdevice.records.builder import TraceBuilder
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
-from simdevice.records.run import Run
+from simdevice.records.run import Crossings, Run
 from simdevice.records.table import OpTable
 from simdevice.records.trace import OpView, Origin, Rows, Trace
 
@@ -14,6 +14,7 @@ __all__ = [
     "TIMELINE_FIELDS",
     "UNITS",
     "Cost",
+    "Crossings",
     "Op",
     "OpTable",
     "OpView",

@@ -15,9 +15,19 @@ from simdevice.records.stalls import split_ps
 from simdevice.records.trace import Trace
 from simdevice.units import PS_PER_S
 
-__all__ = ["Run"]
+__all__ = ["Crossings", "Run"]
 
 Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """All that went over a device's link to its host in one direction ("to device", "to host")."""
+
+    direction: str
+    count: int
+    moved_bytes: int
+    time_ps: int
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,8 @@ class Run:
     `start_ps` and `end_ps` hold one time per row of the trace, `busy_ps` how long the row itself
     occupied the device. `bounds_ps` names whole-trace bounds (`unfused`, `fused`, `compute`,
     `memory`, ...); `bound` says per row what limited it (index into `bound_names`). `spec` is the
-    machine's description from `hardware`.
+    machine's description from `hardware`. `crossings` holds both directions where a host runs a part
+    of the trace; elsewhere it is empty, and what crosses is the trace's copies.
     """
 
     trace: Trace
@@ -42,6 +53,7 @@ class Run:
     program: Program | None = None
     timeline: Timeline | None = None
     spec: Any = None
+    crossings: tuple[Crossings, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -79,6 +91,7 @@ class Run:
         return (
             (self.device, self.makespan_ps) == (other.device, other.makespan_ps)
             and dict(self.bounds_ps) == dict(other.bounds_ps)
+            and self.crossings == other.crossings
             and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start_ps", "end_ps", "busy_ps"))
             and self.timeline == other.timeline
             and len(self.trace) == len(other.trace)

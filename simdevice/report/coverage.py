@@ -15,7 +15,7 @@ from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
 from simdevice.report.tables import Unknown, to_dicts, to_markdown, unknown_operators
 from simdevice.units import PS_PER_S, format_count
 
-__all__ = ["CategoryPart", "Coverage", "Part", "coverage"]
+__all__ = ["CategoryPart", "Coverage", "Part", "Side", "coverage"]
 
 RULES = ("a cost rule", "a cost rule that is customary or an estimate", "no known cost", "free: views, synchronisation")
 SIDES = ("on the device", "on the host", "crossing the link")
@@ -23,11 +23,7 @@ SIDES = ("on the device", "on the host", "crossing the link")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a program, and what share of the whole it is.
-
-    Of operators, free ones are left out of the whole. Bytes of the link are those of copies the program
-    asked for. A link's time is every crossing's, its operators only the copies.
-    """
+    """One part of a program, and what share of the whole it is. Of operators, free ones are left out of the whole."""
 
     name: str
     operators: int
@@ -39,6 +35,18 @@ class Part:
     time_s: float
     of_time: float
     is_lower_bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Side(Part):
+    """The device, the host, or the link between them.
+
+    Operators and bytes of the link are those of copies the program asked for, so that the sides add up to
+    the program. Its time, crossings and crossed bytes are every crossing's; None on the other sides.
+    """
+
+    crossings: int | None
+    crossed_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Coverage:
     device: str
     workload: str
     rules: tuple[Part, ...]
-    sides: tuple[Part, ...]
+    sides: tuple[Side, ...]
     categories: tuple[CategoryPart, ...]
     unknown: tuple[Unknown, ...]
     flop_counter: int | None
@@ -173,14 +181,18 @@ def _side(run: Run) -> NDArray[np.int64] | None:
     return side
 
 
-def _sides(run: Run, free: NDArray[np.bool_]) -> list[Part]:
+def _sides(run: Run, free: NDArray[np.bool_]) -> list[Side]:
     side = _side(run)
     if side is None:
         return []
     spent = [run.bounds_ps[name] for name in ("device", "host", "link")]
-    return [
-        _part(run, name, (side == i) & ~free, free, ps) for i, (name, ps) in enumerate(zip(SIDES, spent, strict=True))
-    ]
+    crossed = (sum(c.count for c in run.crossings), sum(c.moved_bytes for c in run.crossings))
+    rows = []
+    for i, (name, ps) in enumerate(zip(SIDES, spent, strict=True)):
+        part = _part(run, name, (side == i) & ~free, free, ps)
+        crossings, crossed_bytes = crossed if name == "crossing the link" else (None, None)
+        rows.append(Side(**asdict(part), crossings=crossings, crossed_bytes=crossed_bytes))
+    return rows
 
 
 def _categories(run: Run, free: NDArray[np.bool_]) -> list[CategoryPart]:

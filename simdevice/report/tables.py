@@ -86,7 +86,8 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What crossed the host link in one direction."""
+    """What crossed the host link in one direction: the trace's copies, and where a host runs a part of it,
+    every crossing."""
 
     direction: str
     copies: int
@@ -180,6 +181,9 @@ def unknown_operators(run: Run) -> list[Unknown]:
 
 def transfers(run: Run) -> list[Transfer]:
     """Copies over the host link, by direction; a direction without a copy has no row."""
+    if run.crossings:
+        crossed = [c for c in run.crossings if c.count]
+        return [Transfer(c.direction, c.count, c.moved_bytes, c.time_ps / PS_PER_S) for c in crossed]
     trace = run.trace
     crossing = trace.per_op("category") == CATEGORIES.index("transfer")
     rows = []
@@ -243,6 +247,7 @@ def _shown(row: Row) -> list[str]:
 
 
 _TITLES = {
+    "crossed_bytes": "bytes crossed",
     "flops": "FLOPs",
     "moved_bytes": "bytes",
     "of_bytes": "of bytes",

@@ -8,6 +8,7 @@ the rest, Llama-3-8B under fake CPU tensors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import count, pairwise
 
@@ -22,7 +23,7 @@ from simdevice.devices.offload import BOUND_NAMES, CLAIMABLE, Offload
 from simdevice.errors import UnknownNameError
 from simdevice.frontends import Workload
 from simdevice.hardware import HostSpec, LinkSpec, load
-from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
+from simdevice.records import Crossings, OpTable, Origin, Rows, Run, Signature, TensorSpec, Trace, TraceBuilder
 
 # One product of 16 x 16 matrices is 2 x 16^3 = 8,192 FLOPs; one addition of two moves 3 x 1,024 bytes.
 X = TensorSpec((16, 16), "float32")
@@ -34,7 +35,7 @@ VIEW = Signature("aten.t", (X,), (X,))
 SLICE = Signature("aten.slice", (X,), (TensorSpec((8, 16), "float32"),))
 ADD_HALVES = Signature("aten.add", (TensorSpec((8, 16), "float32"),) * 2, (TensorSpec((8, 16), "float32"),))
 EVENT = Signature("simacc.record_event", (TensorSpec((0,), "uint8"),), ())
-TO_HOST = Signature("simacc.copy_to_host", (X,), ())
+TO_HOST, TO_DEVICE = Signature("simacc.copy_to_host", (X,), ()), Signature("simacc.copy_to_device", (), (X,))
 
 # The device: 8,192 FLOPs in 1 us (memory is never the limit); the host: 3,072 bytes in 3 us; the link: 5 us + 1,024
 # bytes in 2 us.
@@ -61,7 +62,14 @@ def split(trace: Trace, *claims: str) -> tuple[int, int, int]:
     """Products on the device, additions on the host, crossings, in their own units."""
     run = offload(*(claims or ("matmul",))).run(trace)
     assert run.makespan_ps == int(run.busy_ps.sum()) == sum(run.bounds_ps[n] for n in ("device", "host", "link"))
+    assert run.bounds_ps["link"] == LINK_PS * sum(c.count for c in run.crossings)
     return run.bounds_ps["device"] // DEVICE_PS, run.bounds_ps["host"] // HOST_PS, run.bounds_ps["link"] // LINK_PS
+
+
+def crossed(run: Run) -> tuple[tuple[int, int], ...]:
+    """Crossings and bytes, to the device and to the host."""
+    assert [c.direction for c in run.crossings] == ["to device", "to host"]
+    return tuple((c.count, c.moved_bytes) for c in run.crossings)
 
 
 def test_what_exists_before_is_on_the_device() -> None:
@@ -82,6 +90,7 @@ def test_a_result_crosses_to_where_it_is_needed_and_only_once() -> None:
     # 1 us; then crossing 7 and 3; then 3; then crossing 7 and 1
     assert run.start_ps.tolist() == [0, 1_000_000, 11_000_000, 14_000_000]
     assert run.end_ps.tolist() == [1_000_000, 11_000_000, 14_000_000, 22_000_000]
+    assert crossed(run) == ((1, 1024), (1, 1024))  # 4 to the device, 2 to the host
 
 
 def test_what_is_written_on_one_side_is_stale_on_the_other() -> None:
@@ -110,13 +119,24 @@ def test_a_view_with_a_storage_of_its_own_is_where_its_source_was() -> None:
 def test_a_part_that_is_read_brings_the_whole_storage() -> None:
     run = offload("matmul").run(made((MM, (0, 1, 2)), (SLICE, (2, 2)), (ADD_HALVES, (2, 2, 3))))
     assert run.bounds_ps["link"] == LINK_PS
+    assert crossed(run) == ((0, 0), (1, 1024))  # half of it is read
 
 
 def test_nothing_is_no_crossing() -> None:
     empty = TensorSpec((0,), "float32")
-    assert (
-        offload("matmul").run(made((Signature("aten.cat", (empty, X), (X,)), (0, 1, 2)))).bounds_ps["link"] == LINK_PS
-    )
+    run = offload("matmul").run(made((Signature("aten.cat", (empty, X), (X,)), (0, 1, 2))))
+    assert run.bounds_ps["link"] == LINK_PS
+    assert crossed(run) == ((0, 0), (1, 1024))
+    copied = offload("matmul").run(made((Signature("simacc.copy_to_host", (empty,), ()), (0,))))
+    assert crossed(copied) == ((0, 0), (0, 0))
+
+
+def test_crossings_are_counted_by_direction_with_what_they_take() -> None:
+    # 0 and 1 to the host, 2 (made there) to the device
+    run = offload("matmul").run(made((ADD, (0, 1, 2)), (MM, (2, 2, 3))))
+    assert run.crossings == (Crossings("to device", 1, 1024, LINK_PS), Crossings("to host", 2, 2048, 2 * LINK_PS))
+    assert run != replace(run, crossings=())
+    assert sd.device("optical").run(run.trace).crossings == ()
 
 
 def test_a_claim_is_a_category_or_an_operator() -> None:
@@ -130,6 +150,14 @@ def test_a_claim_is_a_category_or_an_operator() -> None:
 def test_a_copy_to_the_host_is_free_where_the_host_made_the_tensor() -> None:
     run = offload("matmul").run(made((ADD, (0, 0, 1)), (TO_HOST, (1,)), (MM, (0, 0, 2)), (TO_HOST, (2,))))
     assert run.busy_ps.tolist() == [LINK_PS + HOST_PS, 0, DEVICE_PS, LINK_PS]
+    assert crossed(run) == ((0, 0), (2, 2048))  # 0 for the addition, and the copy of 2
+
+
+def test_a_copy_to_the_device_is_a_crossing() -> None:
+    # 0 is copied there, so that a product finds it; an addition brings it back
+    run = offload("matmul").run(made((TO_DEVICE, (0,)), (MM, (0, 0, 1)), (ADD, (0, 0, 2))))
+    assert run.busy_ps.tolist() == [LINK_PS, DEVICE_PS, LINK_PS + HOST_PS]
+    assert crossed(run) == ((1, 1024), (1, 1024))
 
 
 def test_an_event_is_the_frontier_at_its_position() -> None:
@@ -174,6 +202,7 @@ def test_in_pieces_equals_in_one_piece(
         assert session.frontier_ps == totals.frontier_ps
     run = device.run(trace)
     assert session.finish(trace) == run
+    assert totals.crossings == run.crossings
     assert totals.frontier_ps == run.makespan_ps == sum(run.bounds_ps[n] for n in ("device", "host", "link"))
 
 
@@ -197,6 +226,8 @@ def test_the_live_device_falls_back_to_the_host(name: str) -> None:
     sides = [BOUND_NAMES[b] for b in rec.run.bound.tolist()]  # type: ignore[union-attr]
     assert sides[:3] == ["device", "crossing to host", "crossing to device"]
     assert rec.run.bounds_ps["host"] == device.host_ps(rec.trace.ops[1].cost)
+    # ReLU's result, 4 x 64 floats; the first product's, and 4 x 8 floats copied out
+    assert crossed(rec.run) == ((1, 1024), (2, 1024 + 128))
 
 
 # The published table

@@ -12,7 +12,7 @@ from simdevice.costs import Costs, streamed
 from simdevice.devices.offload import Offload
 from simdevice.frontends import Workload
 from simdevice.records import Cost, OpTable, Origin, Run, Signature, TensorSpec, Trace, TraceBuilder
-from simdevice.report.coverage import Coverage, Part, coverage
+from simdevice.report.coverage import Coverage, Part, Side, coverage
 
 X = TensorSpec((4, 4), "float32")
 MM, ADD, VIEW = Signature("aten.mm", (X, X), (X,)), Signature("aten.add", (X, X), (X,)), Signature("aten.t", (X,), (X,))
@@ -31,6 +31,10 @@ PROGRAM = (MM, (0, 1, 2)), (VIEW, (2, 2)), (ADD, (2, 2, 3)), (SORT, (3, 4)), (OD
 
 def part(found: Coverage, name: str) -> Part:
     return next(p for p in (*found.rules, *found.sides) if p.name.startswith(name))
+
+
+def side(found: Coverage, name: str) -> Side:
+    return next(s for s in found.sides if s.name.startswith(name))
 
 
 def test_operators_are_split_by_what_is_known_of_their_cost() -> None:
@@ -85,9 +89,26 @@ def test_each_category_says_where_it_runs() -> None:
 
 def test_a_copy_that_was_asked_for_is_of_the_link() -> None:
     run = Offload("optical", ["matmul"]).run(made((MM, (0, 1, 2)), (Signature("simacc.copy_to_host", (X,), ()), (2,))))
-    link = part(coverage(run), "crossing")
+    link = side(coverage(run), "crossing")
     # 5 us + 64 bytes / 64 GB/s
     assert (link.operators, link.moved_bytes, link.time_s) == (1, 64, 5.001e-6)
+    assert (link.crossings, link.crossed_bytes) == (1, 64)
+
+
+def test_crossings_nobody_asked_for_are_counted_beside_their_time() -> None:
+    # the product's result to the host for the addition, and the last one's operand (made there) back to the device
+    found = coverage(Offload("optical", ["matmul"]).run(made(*PROGRAM, (MM, (5, 1, 6)))))
+    link = side(found, "crossing")
+    assert (link.operators, link.moved_bytes) == (0, 0)
+    assert (link.crossings, link.crossed_bytes, link.time_s) == (2, 128, 2 * 5.001e-6)
+    assert [(s.crossings, s.crossed_bytes) for s in found.sides[:2]] == [(None, None)] * 2
+    heading, _, *rows = found.to_markdown().split("## Device and host\n\n")[1].splitlines()[:5]
+    assert [line.split(" | ", 8)[-1] for line in (heading, *rows)] == [
+        "of time | crossings | bytes crossed |",
+        *(f"{s.of_time:.1%} | - | - |" for s in found.sides[:2]),
+        f"{link.of_time:.1%} | 2 | 128 B |",
+    ]
+    assert json.loads(found.to_json())["sides"][2]["crossed_bytes"] == 128
 
 
 def test_flop_counter_mode_stands_beside_and_the_difference_is_explained() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from simdevice import report
-from simdevice.records import Cost, OpTable, Origin, Run, Signature, TensorSpec, TraceBuilder
+from simdevice.records import Cost, Crossings, OpTable, Origin, Run, Signature, TensorSpec, TraceBuilder
 
 X, W = TensorSpec((2, 3), "float32"), TensorSpec((3, 4), "float32", is_weight=True)
 Y = TensorSpec((2, 4), "float32")
@@ -140,6 +141,11 @@ def test_transfers_are_told_apart_by_direction(run):
         report.Transfer("to device", 1, 24, 10e-9),
         report.Transfer("to host", 1, 32, 10e-9),
     ]
+
+
+def test_where_a_host_runs_a_part_every_crossing_is_a_transfer(run):
+    crossings = (Crossings("to device", 0, 0, 0), Crossings("to host", 3, 96, 30 * NS))
+    assert report.transfers(replace(run, crossings=crossings)) == [report.Transfer("to host", 3, 96, 30e-9)]
 
 
 def test_summary_holds_the_totals(run):
