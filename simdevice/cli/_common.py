@@ -25,6 +25,7 @@ __all__ = [
     "load_or_capture",
     "parse_dims",
     "print_json",
+    "print_saved",
     "progress",
     "table",
 ]
@@ -52,6 +53,11 @@ def progress(what: str) -> Iterator[None]:
 def print_json(data: Any) -> None:
     """One JSON document on standard output."""
     print(json.dumps(data, indent=2))
+
+
+def print_saved(path: Path) -> None:
+    """A line on standard output, whole and as spelt, however long."""
+    console().print(f"saved {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:

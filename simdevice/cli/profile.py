@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import check_output, console, print_json
+from simdevice.cli._common import check_output, console, print_json, print_saved, progress
 from simdevice.cli._options import JsonOption, OutputOption, SetOption, overrides
 from simdevice.errors import SpecError
 
@@ -43,6 +48,8 @@ def command(
     json: JsonOption = False,
 ) -> int:
     """Run a script and report its simulated time when it ends, also when it raises; its exit code is kept."""
+    if script.is_dir():
+        raise SpecError(f"cannot run {script}: it is a folder")
     if not script.is_file():
         raise SpecError(f"cannot run {script}: there is no such file")
     check_output(output)
@@ -52,13 +59,15 @@ def command(
     from simdevice.torch_backend.profile import profile_script
 
     torch.simacc.configure(device, **overrides(set_))  # type: ignore[attr-defined]
-    run, code = profile_script(
-        script, arguments or [], default_device=default_device, pinned=device is not None or bool(set_)
-    )
+    pinned = device is not None or bool(set_)
+    with _output_to_standard_error() if json else nullcontext():
+        run, code = profile_script(script, arguments or [], default_device=default_device, pinned=pinned)
     if output is not None:
-        run.trace.save(output)
+        with progress(f"writing {output}"):
+            run.trace.save(output)
     if json:
-        print_json(report.to_dict(run, depth=depth, top=top))
+        found = report.to_dict(run, depth=depth, top=top)
+        print_json({**found, "saved": None if output is None else str(output)})
         return code
     out = console()
     out.rule(f"{script.name} on {run.device}")
@@ -66,7 +75,35 @@ def command(
         out.print("The script ran no operator on simacc: move its model and data there, or give --default-device.")
     else:
         report.print(run, depth=depth, top=top, console=out)
+    if output is not None:
+        print_saved(output)
     return code
+
+
+@contextmanager
+def _output_to_standard_error() -> Iterator[None]:
+    """Standard output of what runs inside goes to standard error: Python's own, C code's and child processes'."""
+    if sys.__stdout__ is None or sys.__stderr__ is None:  # closed (`2>&-`): descriptors 1 and 2 may be other files now
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+    _flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _flush() -> None:
+    """What Python and C still hold back for descriptor 1 goes where it leads now."""
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
 def _sync() -> int:

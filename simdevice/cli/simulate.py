@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import check_output, console, load_or_capture, print_json, progress
+from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, progress
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
@@ -117,7 +117,6 @@ def command(
         found = report.to_dict(run, depth=depth, top=top)
         print_json({**found, "tiles": run.tiles, "saved": [str(path) for path in files]})
         return
-    out = console()
-    report.print(run, depth=depth, top=top, console=out)
+    report.print(run, depth=depth, top=top, console=console())
     for path in files:
-        out.print(f"saved {path}", highlight=False, markup=False, soft_wrap=True)
+        print_saved(path)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simdevice.cli._common import check_output, console, load_or_capture, print_json, table
+from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, table
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
@@ -135,7 +135,7 @@ def command(
     _show(found, list(axes), cost, top)
     for saved in (output, plot):
         if saved is not None:
-            console().print(f"saved {saved}", highlight=False, markup=False, soft_wrap=True)
+            print_saved(saved)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.cli._common import capture, check_output, console, print_json, progress
+from simdevice.cli._common import capture, check_output, console, print_json, print_saved, progress
 from simdevice.cli._options import (
     BatchOption,
     DecodeOption,
@@ -59,7 +59,6 @@ def command(
     if json:
         print_json({**describe(found), "saved": None if output is None else str(output)})
         return
-    out = console()
-    show(found, out)
+    show(found, console())
     if output is not None:
-        out.print(f"saved {output}", highlight=False)
+        print_saved(output)

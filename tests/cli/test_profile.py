@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -51,11 +53,56 @@ def test_the_default_device_moves_a_script_that_names_none(simacc, tmp_path):
     assert torch.ones(1).device.type == "cpu"
 
 
-def test_json_is_the_last_line_block_and_the_trace_is_saved(simacc, tmp_path):
-    script = write(tmp_path, "import torch\ntorch.ones(4, 4, device='simacc') @ torch.ones(4, 4, device='simacc')")
-    done = simacc("profile", "--json", "-o", tmp_path / "t.npz", script)
-    assert done.json["flops"] == 2 * 4 * 4 * 4
-    assert simacc("cost", tmp_path / "t.npz", "--json").json["time_s"] == done.json["time_s"]
+def test_the_trace_is_saved_and_said_to_be(simacc, tmp_path):
+    script = write(tmp_path, SCRIPT.format(device=", device='simacc'"))
+    assert simacc("profile", "-o", "t[1].npz", script).out.splitlines()[-1] == "saved t[1].npz"
+    done = simacc("profile", "--json", "-o", "t.npz", script)
+    assert done.json["saved"] == "t.npz"
+    assert simacc("cost", "t[1].npz", "--json").json["time_s"] == done.json["time_s"]
+    assert simacc("cost", "t.npz", "--json").json["time_s"] == done.json["time_s"]
+
+
+@pytest.mark.parametrize(("ending", "code"), [("", 0), ("sys.exit(7)", 7), ("raise ValueError('broken')", 1)])
+def test_with_json_what_a_script_prints_goes_to_standard_error(simacc, tmp_path, ending, code):
+    before = sys.stdout
+    done = simacc("profile", "--json", write(tmp_path, SCRIPT.format(device=", device='simacc'") + ending))
+    assert done.code == code
+    assert done.json["flops"] == 2 * 4 * 4 * 4 + 4 * 4  # a product and a sum
+    assert done.json["saved"] is None
+    assert done.err.startswith("arguments [] __main__\nvalue 64.0\n")
+    assert sys.stdout is before
+    assert simacc("profile", write(tmp_path, "print('here again')")).out.startswith("here again\n")
+
+
+AROUND_PYTHON = """
+import ctypes, os, subprocess, sys
+print("print")
+sys.__stdout__.write("held back by Python\\n")
+ctypes.CDLL(None).printf(b"held back by C\\n")
+os.write(1, b"descriptor\\n")
+subprocess.run(["echo", "child"], check=True)
+raise ValueError("broken")
+"""
+AND_AFTER = """
+import os
+from simdevice.cli import main
+try:
+    main(["profile", "--json", "script.py"])
+except SystemExit as left:
+    print("left", left.code, flush=True)
+os.system("echo child again")
+"""
+
+
+def test_with_json_nothing_else_reaches_a_pipe(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # nothing would be held back
+    write(tmp_path, AROUND_PYTHON)
+    done = subprocess.run([sys.executable, "-c", AND_AFTER], cwd=tmp_path, capture_output=True, text=True, check=True)
+    report, end = json.JSONDecoder().raw_decode(done.stdout)
+    assert report["flops"] == 0
+    assert done.stdout[end:] == "\nleft 1\nchild again\n"
+    said = ["ValueError: broken", "child", "descriptor", "held back by C", "held back by Python", "print"]
+    assert [line for line in said if line not in done.stderr.splitlines()] == []
 
 
 @pytest.mark.parametrize(
@@ -83,6 +130,7 @@ def test_a_traceback_starts_in_the_script(simacc, tmp_path):
 
 def test_bad_arguments_are_one_line(simacc, tmp_path):
     assert simacc("profile", "missing.py").complaint == "cannot run missing.py: there is no such file"
+    assert simacc("profile", tmp_path).complaint == f"cannot run {tmp_path}: it is a folder"
     script = write(tmp_path, "print('ran')")
     assert simacc("profile", "--device", "h10", script).complaint == "unknown device 'h10': did you mean 'h100'?"
     assert "no folder" in simacc("profile", "-o", "nowhere/t.npz", script).complaint
@@ -104,9 +152,8 @@ print("block on", rec.run.device)
 def test_a_script_that_configures_a_machine_is_simulated_there(simacc, tmp_path):
     script = write(tmp_path, CONFIGURES)
     done = simacc("profile", "--json", "-o", tmp_path / "t.npz", script)
-    said, _, report = done.out.partition("\n")
-    assert said == "block on a100"
-    facts = json.loads(report)
+    assert done.err == "block on a100\n"
+    facts = done.json
     assert facts["device"] == "a100"
     costed = simacc("cost", tmp_path / "t.npz", "--device", "a100", "--json").json
     assert facts["time_s"] == costed["time_s"]
