@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from simdevice.cli._options import Tracing
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.records import Trace
 
@@ -91,28 +92,15 @@ def check_output(path: Path | None) -> None:
         raise SpecError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def capture(
-    model: str,
-    *,
-    tokens: int | None = None,
-    decode: int | None = None,
-    batch: int = 1,
-    dtype: str | None = None,
-    fake: str | None = None,
-    frontend: str = "dispatch",
-    scopes: bool = True,
-    strict: bool = False,
-    dim: list[str] | None = None,
-    shapes: str = "infer",
-) -> Trace:
-    """Trace what the user named; `dim` and `shapes` go with an ONNX file.
+def capture(model: str, tracing: Tracing) -> Trace:
+    """Trace what the user named.
 
     Raises:
         SimdeviceError: one line, also for what the user's own code raises.
     """
     from simdevice import frontends
 
-    frontends.get(frontend)  # a wrong name should not wait for torch and transformers
+    frontends.get(tracing.frontend)  # a wrong name should not wait for torch and transformers
     with progress(f"tracing {model}"):
         from simdevice.workloads.configurations import quieten
         from simdevice.workloads.resolve import resolve
@@ -120,11 +108,15 @@ def capture(
 
         quieten()
         try:
-            onnx: dict[str, Any] = {"dims": parse_dims(dim)} if dim else {}
-            if shapes != "infer":
-                onnx["shapes"] = shapes
-            workload = resolve(model, tokens=tokens, decode=decode, batch=batch, dtype=dtype, onnx=onnx)
-            return trace(workload, fake=fake, frontend=frontend, scopes=scopes, strict=strict)
+            onnx: dict[str, Any] = {"dims": parse_dims(tracing.dim)} if tracing.dim else {}
+            if tracing.shapes != "infer":
+                onnx["shapes"] = tracing.shapes
+            workload = resolve(
+                model, tokens=tracing.tokens, decode=tracing.decode, batch=tracing.batch, dtype=tracing.dtype, onnx=onnx
+            )
+            return trace(
+                workload, fake=tracing.fake, frontend=tracing.frontend, scopes=tracing.scopes, strict=tracing.strict
+            )
         except SimdeviceError:
             raise
         except Exception as error:  # from a model's own code, which can raise anything
@@ -149,20 +141,20 @@ def parse_dims(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-def load_or_capture(target: str, **options: Any) -> Trace:
+def load_or_capture(target: str, tracing: Tracing) -> Trace:
     """A trace file, else what `capture` takes; options for making inputs don't go with a file.
 
     Raises:
         SimdeviceError: neither, or options that don't fit.
     """
     if is_trace_file(target):
-        defaults = {"batch": 1, "frontend": "dispatch", "scopes": True, "shapes": "infer"}
-        given = [name for name, value in options.items() if value not in (None, False, [], defaults.get(name))]
+        defaults = vars(Tracing())
+        given = [name for name, value in vars(tracing).items() if value not in (False, [], defaults[name])]
         if given:
             raise SpecError(f"{target} is a trace already: --{given[0]} doesn't apply")
         with progress(f"reading {target}"):
             return Trace.load(target)
-    return capture(target, **options)
+    return capture(target, tracing)
 
 
 def is_trace_file(target: str) -> bool:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, get_type_hints
 
 import typer
 
 from simdevice.errors import SpecError
 
 __all__ = [
-    "BatchOption",
-    "DecodeOption",
     "DeviceOption",
-    "DimOption",
-    "DtypeOption",
     "EngineOption",
-    "FakeOption",
-    "FrontendOption",
     "JsonOption",
     "ModelArgument",
     "OutputOption",
-    "ScopesOption",
-    "ShapesOption",
     "SetOption",
-    "StrictOption",
     "TargetArgument",
-    "TokensOption",
+    "Tracing",
     "overrides",
+    "tracing_options",
 ]
 
 ModelArgument = Annotated[
@@ -36,33 +32,10 @@ ModelArgument = Annotated[
 TargetArgument = Annotated[
     str, typer.Argument(metavar="MODEL|TRACE", help="What `trace` takes, or a trace file (.json, .npz).")
 ]
-TokensOption = Annotated[
-    int | None, typer.Option("--tokens", min=1, help="Prefill length (default: 2048, or what the model has room for).")
-]
-DecodeOption = Annotated[
-    int | None, typer.Option("--decode", min=1, help="One decode step after a context of this many tokens.")
-]
-BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Sequences (or images) at once.")]
-DtypeOption = Annotated[
-    str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
-]
 EngineOption = Annotated[
     str | None,
     typer.Option("--engine", help="native (the default), python, simpy, or cycle (needs --set quantise=true)."),
 ]
-FakeOption = Annotated[
-    str | None, typer.Option("--fake", help="'cpu': the operators a CPU would run, without data (default: meta).")
-]
-FrontendOption = Annotated[str, typer.Option("--frontend", help="The road the model takes into a trace.")]
-ScopesOption = Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")]
-DimOption = Annotated[
-    list[str] | None,
-    typer.Option("--dim", metavar="NAME=SIZE", help="Size of an ONNX file's open dimension: batch=1, x=1x3x224x224."),
-]
-ShapesOption = Annotated[
-    str, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")
-]
-StrictOption = Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Save the trace: .npz is compressed columns, else JSON.")
@@ -71,6 +44,64 @@ DeviceOption = Annotated[str, typer.Option("--device", help="A device by name (s
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a device field: buffer_bytes=512KiB.")
 ]
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """How a model becomes a trace: each field is an option, with its default, in the order of `--help`."""
+
+    tokens: Annotated[
+        int | None,
+        typer.Option("--tokens", min=1, help="Prefill length (default: 2048, or what the model has room for)."),
+    ] = None
+    decode: Annotated[
+        int | None, typer.Option("--decode", min=1, help="One decode step after a context of this many tokens.")
+    ] = None
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences (or images) at once.")] = 1
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
+    ] = None
+    fake: Annotated[
+        str | None, typer.Option("--fake", help="'cpu': the operators a CPU would run, without data (default: meta).")
+    ] = None
+    frontend: Annotated[str, typer.Option("--frontend", help="The road the model takes into a trace.")] = "dispatch"
+    scopes: Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")] = True
+    strict: Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")] = False
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dim", metavar="NAME=SIZE", help="Size of an ONNX file's open dimension: batch=1, x=1x3x224x224."
+        ),
+    ] = None
+    shapes: Annotated[
+        str, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")
+    ] = "infer"
+
+
+def tracing_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
+    """A command's `*, tracing: Tracing` is one option per field to typer; fields in `without` keep their defaults."""
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Tracing, name), annotation=hint)
+        for name, hint in get_type_hints(Tracing, include_extras=True).items()
+        if name not in without
+    ]
+
+    def decorate(command: Callable[..., _R]) -> Callable[..., _R]:
+        @wraps(command)
+        def run(**given: object) -> _R:
+            tracing = Tracing(**{option.name: given.pop(option.name) for option in options})  # type: ignore[arg-type]
+            return command(**given, tracing=tracing)
+
+        signature = inspect.signature(command, eval_str=True)
+        parameters = list(signature.parameters.values())
+        at = parameters.index(signature.parameters["tracing"])
+        parameters[at : at + 1] = options
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what typer reads
+        return run
+
+    return decorate
 
 
 def overrides(settings: list[str] | None) -> dict[str, object]:

@@ -8,21 +8,13 @@ import typer
 
 from simdevice.cli._common import console, load_or_capture, print_json, progress
 from simdevice.cli._options import (
-    BatchOption,
-    DecodeOption,
     DeviceOption,
-    DimOption,
-    DtypeOption,
-    FakeOption,
-    FrontendOption,
     JsonOption,
-    ScopesOption,
     SetOption,
-    ShapesOption,
-    StrictOption,
     TargetArgument,
-    TokensOption,
+    Tracing,
     overrides,
+    tracing_options,
 )
 
 __all__ = ["command"]
@@ -32,21 +24,14 @@ Depth = Annotated[int, typer.Option("--depth", min=1, help="How many parts of a 
 Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to list.")]
 
 
+@tracing_options()
 def command(
     target: TargetArgument,
     device: DeviceOption = "h100",
     set_: SetOption = None,
     fused: Fused = False,
-    tokens: TokensOption = None,
-    decode: DecodeOption = None,
-    batch: BatchOption = 1,
-    dtype: DtypeOption = None,
-    fake: FakeOption = None,
-    frontend: FrontendOption = "dispatch",
-    scopes: ScopesOption = True,
-    strict: StrictOption = False,
-    dim: DimOption = None,
-    shapes: ShapesOption = "infer",
+    *,
+    tracing: Tracing,
     depth: Depth = 2,
     top: Top = 10,
     json: JsonOption = False,
@@ -55,19 +40,7 @@ def command(
     from simdevice import devices, report
 
     machine = devices.get(device, fused=fused, **overrides(set_))
-    trace = load_or_capture(
-        target,
-        tokens=tokens,
-        decode=decode,
-        batch=batch,
-        dtype=dtype,
-        fake=fake,
-        frontend=frontend,
-        scopes=scopes,
-        strict=strict,
-        dim=dim,
-        shapes=shapes,
-    )
+    trace = load_or_capture(target, tracing)
     with progress(f"running on {machine.name}"):
         run = machine.run(trace)
     if json:

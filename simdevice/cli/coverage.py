@@ -8,21 +8,13 @@ import typer
 
 from simdevice.cli._common import console, load_or_capture, print_json, progress
 from simdevice.cli._options import (
-    BatchOption,
-    DecodeOption,
     DeviceOption,
-    DimOption,
-    DtypeOption,
-    FakeOption,
-    FrontendOption,
     JsonOption,
-    ScopesOption,
     SetOption,
-    ShapesOption,
-    StrictOption,
     TargetArgument,
-    TokensOption,
+    Tracing,
     overrides,
+    tracing_options,
 )
 from simdevice.errors import SpecError
 
@@ -38,6 +30,7 @@ Host = Annotated[
 Link = Annotated[str | None, typer.Option("--link", help="The link between them (default: the device's).")]
 
 
+@tracing_options()
 def command(
     target: TargetArgument,
     device: DeviceOption = "h100",
@@ -45,16 +38,8 @@ def command(
     host: Host = None,
     link: Link = None,
     set_: SetOption = None,
-    tokens: TokensOption = None,
-    decode: DecodeOption = None,
-    batch: BatchOption = 1,
-    dtype: DtypeOption = None,
-    fake: FakeOption = None,
-    frontend: FrontendOption = "dispatch",
-    scopes: ScopesOption = True,
-    strict: StrictOption = False,
-    dim: DimOption = None,
-    shapes: ShapesOption = "infer",
+    *,
+    tracing: Tracing,
     json: JsonOption = False,
 ) -> None:
     """Say how much of a model or a trace file has a known cost, and how much of it a device takes from its host."""
@@ -70,19 +55,7 @@ def command(
     elif host is not None or link is not None:
         given = "--link" if host is None else "--host"
         raise SpecError(f"{given} goes with --claim: without it there is no host")
-    trace = load_or_capture(
-        target,
-        tokens=tokens,
-        decode=decode,
-        batch=batch,
-        dtype=dtype,
-        fake=fake,
-        frontend=frontend,
-        scopes=scopes,
-        strict=strict,
-        dim=dim,
-        shapes=shapes,
-    )
+    trace = load_or_capture(target, tracing)
     with progress(f"running on {machine.name}"):
         found = coverage(machine.run(trace))
     if json:

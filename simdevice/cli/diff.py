@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 
 from simdevice.cli._common import console, is_trace_file, load_or_capture, print_json, table
-from simdevice.cli._options import (
-    DecodeOption,
-    DimOption,
-    FakeOption,
-    FrontendOption,
-    JsonOption,
-    ShapesOption,
-    TokensOption,
-)
+from simdevice.cli._options import JsonOption, Tracing, tracing_options
 from simdevice.records import Trace
 from simdevice.records.diff import Diff, Totals, diff
 from simdevice.units import format_bytes, format_count
@@ -28,27 +20,23 @@ After = Annotated[str, typer.Argument(metavar="AFTER", help="A trace file, or a 
 Check = Annotated[bool, typer.Option("--check", help="Leave with exit code 1 if FLOPs or weight bytes differ.")]
 
 
+@tracing_options(without=("batch", "dtype", "scopes", "strict"))
 def command(
     before: Before,
     after: After,
-    tokens: TokensOption = None,
-    decode: DecodeOption = None,
-    fake: FakeOption = None,
-    frontend: FrontendOption = "dispatch",
-    dim: DimOption = None,
-    shapes: ShapesOption = "infer",
+    *,
+    tracing: Tracing,
     check: Check = False,
     json: JsonOption = False,
 ) -> None:
     """Compare two traces: operators, FLOPs, bytes and where they first part. Options are for models among the two."""
-    options: dict[str, Any] = {"tokens": tokens, "decode": decode, "fake": fake, "frontend": frontend}
-    of_onnx = {"dim": dim, "shapes": shapes}
     files = is_trace_file(before) and is_trace_file(after)
 
     def trace(side: str) -> Trace:
         if is_trace_file(side):
-            return load_or_capture(side, **({**options, **of_onnx} if files else {}))
-        return load_or_capture(side, **options, **(of_onnx if side.lower().endswith(".onnx") else {}))
+            return load_or_capture(side, tracing if files else Tracing())
+        of_onnx = side.lower().endswith(".onnx")
+        return load_or_capture(side, tracing if of_onnx else replace(tracing, dim=None, shapes="infer"))
 
     found = diff(trace(before), trace(after))
     if json:

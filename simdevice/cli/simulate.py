@@ -9,22 +9,14 @@ import typer
 
 from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, progress
 from simdevice.cli._options import (
-    BatchOption,
-    DecodeOption,
     DeviceOption,
-    DimOption,
-    DtypeOption,
     EngineOption,
-    FakeOption,
-    FrontendOption,
     JsonOption,
-    ScopesOption,
     SetOption,
-    ShapesOption,
-    StrictOption,
     TargetArgument,
-    TokensOption,
+    Tracing,
     overrides,
+    tracing_options,
 )
 from simdevice.errors import SpecError
 
@@ -44,6 +36,7 @@ Depth = Annotated[int, typer.Option("--depth", min=1, help="How many parts of a 
 Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to list.")]
 
 
+@tracing_options()
 def command(
     target: TargetArgument,
     device: DeviceOption = "edge-npu",
@@ -53,16 +46,8 @@ def command(
     perfetto: Perfetto = None,
     chrome: Chrome = None,
     max_slices: MaxSlices = 1_000_000,
-    tokens: TokensOption = None,
-    decode: DecodeOption = None,
-    batch: BatchOption = 1,
-    dtype: DtypeOption = None,
-    fake: FakeOption = None,
-    frontend: FrontendOption = "dispatch",
-    scopes: ScopesOption = True,
-    strict: StrictOption = False,
-    dim: DimOption = None,
-    shapes: ShapesOption = "infer",
+    *,
+    tracing: Tracing,
     depth: Depth = 2,
     top: Top = 10,
     json: JsonOption = False,
@@ -89,19 +74,7 @@ def command(
     if not isinstance(spec, AcceleratorSpec):
         raise SpecError(f"{spec.name} simulates no tiles: use `simacc cost`, or an accelerator such as 'edge-npu'")
     machine = Accelerator(spec, load_link(spec.link), engine=engine)
-    trace = load_or_capture(
-        target,
-        tokens=tokens,
-        decode=decode,
-        batch=batch,
-        dtype=dtype,
-        fake=fake,
-        frontend=frontend,
-        scopes=scopes,
-        strict=strict,
-        dim=dim,
-        shapes=shapes,
-    )
+    trace = load_or_capture(target, tracing)
     with progress(f"simulating on {machine.name}"):
         run = machine.run(trace)
     if timeline is not None:

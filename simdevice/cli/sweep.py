@@ -13,20 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, table
-from simdevice.cli._options import (
-    BatchOption,
-    DecodeOption,
-    DeviceOption,
-    DimOption,
-    DtypeOption,
-    FakeOption,
-    FrontendOption,
-    JsonOption,
-    ShapesOption,
-    StrictOption,
-    TargetArgument,
-    TokensOption,
-)
+from simdevice.cli._options import DeviceOption, JsonOption, TargetArgument, Tracing, tracing_options
 from simdevice.errors import SimdeviceError, SpecError
 from simdevice.units import format_seconds
 
@@ -60,6 +47,7 @@ Against = Annotated[
 Top = Annotated[int, typer.Option("--top", min=1, help="How many machines to list.")]
 
 
+@tracing_options(without=("scopes",))
 def command(
     target: TargetArgument,
     device: DeviceOption = "edge-npu",
@@ -73,15 +61,8 @@ def command(
     resume: Resume = True,
     plot: Plot = None,
     against: Against = None,
-    tokens: TokensOption = None,
-    decode: DecodeOption = None,
-    batch: BatchOption = 1,
-    dtype: DtypeOption = None,
-    fake: FakeOption = None,
-    frontend: FrontendOption = "dispatch",
-    strict: StrictOption = False,
-    dim: DimOption = None,
-    shapes: ShapesOption = "infer",
+    *,
+    tracing: Tracing,
     top: Top = 10,
     json: JsonOption = False,
 ) -> None:
@@ -97,18 +78,7 @@ def command(
     from simdevice.sweeps import check, sweep
 
     check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, backend=backend, path=output)
-    trace = load_or_capture(
-        target,
-        tokens=tokens,
-        decode=decode,
-        batch=batch,
-        dtype=dtype,
-        fake=fake,
-        frontend=frontend,
-        strict=strict,
-        dim=dim,
-        shapes=shapes,
-    )
+    trace = load_or_capture(target, tracing)
     if output is not None and not resume:
         Path(f"{output}.partial").unlink(missing_ok=True)
     with _bar(output) as told:
