@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return metadata.version("simdevice")
     if name not in _WHERE:
         raise AttributeError(f"module 'simdevice' has no attribute {name!r}")
     module, _, attribute = _WHERE[name].partition(":")

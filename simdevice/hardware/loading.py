@@ -52,6 +52,11 @@ def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
         said = "is missing" if kind is None else f"is {kind!r}"
         raise SpecError(f"{path}:{lines.get('kind', 1)}: field 'kind' {said}{nearest(str(kind), KINDS)}")
     spec: DeviceSpec = _build(KINDS[kind], path, fields, lines)
+    if "link" not in overrides:
+        try:
+            load_link(spec.link)
+        except (SpecError, UnknownNameError) as error:
+            raise SpecError(f"{path}:{lines.get('link', 1)}: {error}") from None
     return spec.replace(**overrides)
 
 

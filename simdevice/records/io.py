@@ -110,7 +110,10 @@ def _load_npz(path: str | Path) -> Trace:
             data = json.loads(file[_HEADER].tobytes())
             columns = {name: file[name] for name in _COLUMNS}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, NotImplementedError) as error:
-        raise FileFormatError(f"a damaged trace: {' '.join(str(error).split())}") from None
+        said = " ".join(str(error).split())
+        if "pickle" in said:  # numpy takes whatever is no archive for one
+            said = "not an .npz archive of arrays"
+        raise FileFormatError(f"a damaged trace: {said}") from None
     if data.get("format") != FORMAT:
         raise FileFormatError(f"no trace: expected format {FORMAT!r}, got {data.get('format')!r}")
     return _unpack(data, columns)

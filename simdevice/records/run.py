@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from simdevice.records.program import Program, Timeline
 from simdevice.records.stalls import split_ps
 from simdevice.records.trace import Trace
-from simdevice.units import PS_PER_S
+from simdevice.units import PS_PER_S, format_seconds
 
 __all__ = ["Crossings", "Run"]
 
@@ -54,6 +54,11 @@ class Run:
     timeline: Timeline | None = None
     spec: Any = None
     crossings: tuple[Crossings, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line for a prompt."""
+        tiles = f", {self.tiles:,} tiles" if self.timeline is not None else ""
+        return f"<Run on {self.device}: {format_seconds(self.time_s)}, {len(self.trace):,} operators{tiles}>"
 
     @property
     def time_s(self) -> float:

@@ -86,6 +86,16 @@ class Trace:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        """One line for a prompt: how much, of what, from where."""
+        of = f" of {self.origin.workload}" if self.origin.workload else ""
+        on = f" on {self.origin.device}" if self.origin.device else ""
+        more = ">= " if self.is_lower_bound else ""
+        return (
+            f"<Trace{of}: {len(self):,} operators, {more}{self.flops:,} FLOPs, {self.bytes:,} bytes, "
+            f"{self.origin.frontend}{on}>"
+        )
+
     def __eq__(self, other: object) -> bool:
         """Same origin and same rows, by what they say: how either table numbers them doesn't count."""
         if not isinstance(other, Trace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ __all__ = ["trace"]
 
 
 def trace(
-    model: str | Workload | torch.nn.Module | Callable[..., Any],
+    model: str | os.PathLike[str] | Workload | torch.nn.Module | Callable[..., Any],
     *inputs: Any,
     frontend: str = "dispatch",
     fake: str | None = None,
@@ -56,6 +57,8 @@ def trace(
     Raises:
         SimdeviceError: an unknown name, inputs that can't be made, or (strict) an uncosted operator.
     """
+    if isinstance(model, os.PathLike):
+        model = os.fspath(model)
     onnx = {k: v for k, v in {"dims": dims, "inputs": kwargs, "shapes": shapes}.items() if v and v != "infer"}
     if isinstance(model, str) and model.lower().endswith(".onnx"):
         if inputs:

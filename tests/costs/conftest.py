@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import settings
 
 from simdevice.costs import Costs
 from simdevice.frontends.dispatch import DispatchRecorder
 from simdevice.records import Cost, Op, Origin, Signature, TensorSpec
-
-# The first call of an operator may compile or load something; timings are no property of a cost.
-settings.register_profile("costs", deadline=None)
-settings.load_profile("costs")
 
 
 @pytest.fixture

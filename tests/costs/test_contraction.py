@@ -98,6 +98,14 @@ def test_groups_cost_nothing_extra(cost, left, right, out, flops):
     assert cost("aten._scaled_grouped_mm", [left, right, *scales, ends, out[-1:]], [out]).flops == with_bias
 
 
+def test_grouped_products_of_a_library_of_models(cost):
+    """transformers brings an operator of its own for mixtures of experts: 6 rows of 8 meet 3 matrices of 8 x 4."""
+    left, right, ends, out = (6, 8), (3, 8, 4), TensorSpec((3,), "int32"), (6, 4)
+    assert cost("transformers.grouped_mm_fallback", [left, right, ends], [out]).flops == 2 * 6 * 8 * 4
+    backward = cost("transformers.grouped_mm_fallback_backward", [left, right, ends, out], [left, right])
+    assert (backward.category, backward.flops) == ("matmul", 2 * 2 * 6 * 8 * 4)
+
+
 def test_scaled_mm_counts_the_bias_but_not_the_scales(cost):
     # 2 * 16 * 32 * 64 = 65,536; bias 16 * 64 = 1,024
     operands = [(16, 32), (32, 64), (), ()]

@@ -6,7 +6,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdevice
@@ -18,7 +18,7 @@ from simdevice.engines.totals import TotalsState
 from simdevice.errors import SimdeviceError, SpecError
 from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
 
-CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKED = settings(max_examples=40)
 
 WORDS = TensorSpec((12_800,), "float32")  # 51,200 bytes: 4 us of a 12.8 GB/s channel
 ADD = Signature("aten.add", (WORDS, WORDS), (WORDS,))

@@ -185,7 +185,7 @@ calls = st.sampled_from([MM, MM_WEIGHT, ADD, ADD_, ADD_TO_WEIGHT, VIEW, EVENT]).
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(calls, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.sampled_from(["optical", "edge-npu"]))
 def test_in_pieces_equals_in_one_piece(
     program: list[tuple[Signature, tuple[int, ...]]], cuts: list[int], name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_strategies import pieces, programs
 
@@ -12,8 +12,8 @@ from simdevice.engines import get
 from simdevice.engines.cycle import _Machine
 from simdevice.records import Program
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FAST = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=25)
+FAST = settings(max_examples=80)
 
 cuts = st.lists(st.integers(0, 12), max_size=3)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_strategies import program, programs
 
@@ -14,7 +14,7 @@ from simdevice.engines import get
 from simdevice.records import TIMELINE_FIELDS, Program
 from simdevice.records.stalls import per_operator, split
 
-CHECKED = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKED = settings(max_examples=50)
 
 
 @CHECKED

@@ -176,3 +176,11 @@ def test_presets_are_found_beside_the_package_or_inside_it(tmp_path, monkeypatch
     monkeypatch.setattr(files.resources, "files", lambda package: Path(installed))
     assert config_root() == installed / "configs"
     assert load("h100").name == "h100"
+
+
+def test_a_link_that_is_none_names_the_file_that_asks_for_it(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text((config_root() / "accelerators" / "h100.yaml").read_text().replace("pcie5-x16", "pcie5"))
+    with pytest.raises(SpecError, match=rf"^{path}:\d+: unknown link 'pcie5': did you mean 'pcie5-x16'\?$"):
+        load(path)
+    assert load(path, link="nvlink4").link == "nvlink4"

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering_strategies import EVENT, machines, tensor, traces
 
@@ -17,7 +17,7 @@ from simdevice.lowering import Lowering, PythonLowering, Rates, lower
 from simdevice.lowering.native import NativeLowering
 from simdevice.records import OpTable, Origin, Program, Rows, Signature, Trace, TraceBuilder
 
-CHECKED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKED = settings(max_examples=80)
 
 ADD = Signature("aten.add", (tensor(4, 4), tensor(4, 4)), (tensor(4, 4),))
 VIEW = Signature("aten.view", (tensor(4, 4),), (tensor(16),))

@@ -123,6 +123,13 @@ def test_what_is_no_trace_at_all_is_one_line(content: bytes, ending: str, tmp_pa
         Trace.load(path)
 
 
+def test_what_is_no_archive_is_said_without_numpys_advice(tmp_path: Path) -> None:
+    path = tmp_path / "t.npz"
+    path.write_bytes(b"anything")
+    with pytest.raises(FileFormatError, match=f"^{path}: a damaged trace: not an .npz archive of arrays$"):
+        Trace.load(path)
+
+
 def test_every_truncation_of_a_columnar_file_is_noticed(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     trace.save(path)

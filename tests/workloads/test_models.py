@@ -136,7 +136,7 @@ print(len(simdevice.trace("llama3-70b", tokens=2048)), resource.getrusage(resour
     assert peak_bytes < 2_000_000_000
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     layers=st.integers(1, 3),
     kv_heads=st.sampled_from([1, 2, 4]),

@@ -46,14 +46,14 @@ def polynomials(draw: st.DrawFn, count: int = 2) -> tuple[int, list[np.ndarray]]
     return modulus, [np.array(draw(coefficients), np.uint64) for _ in range(count)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(polynomials())
 def test_negacyclic_products_are_the_schoolbooks(made: tuple[int, list[np.ndarray]]) -> None:
     modulus, (a, b) = made
     assert negacyclic_product(a, b, modulus).tolist() == schoolbook(a.tolist(), b.tolist(), modulus)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(polynomials(count=1))
 def test_the_inverse_undoes_the_transform(made: tuple[int, list[np.ndarray]]) -> None:
     modulus, (a,) = made

@@ -82,7 +82,7 @@ def four_bit_product(signature: Signature) -> Cost:
     return _matmul(signature, 2 * elements(signature.outputs) * signature.inputs[0].shape[-1])
 
 
-@register("aten._grouped_mm")
+@register("aten._grouped_mm", "transformers.grouped_mm_fallback")
 def grouped_product(signature: Signature) -> Cost:
     """Two operands, perhaps the groups' ends (integers), perhaps a bias."""
     return _grouped(signature, signature.inputs[2:])
@@ -92,6 +92,13 @@ def grouped_product(signature: Signature) -> Cost:
 def scaled_grouped_product(signature: Signature) -> Cost:
     """Two operands and their scales, perhaps the groups' ends, perhaps a bias."""
     return _grouped(signature, signature.inputs[4:])
+
+
+@register("transformers.grouped_mm_fallback_backward")
+def grouped_product_backward(signature: Signature) -> Cost:
+    """Both gradients of rows x matrices: each as many multiply-adds as the product itself."""
+    rows, columns = signature.inputs[0].shape, signature.inputs[1].shape[-1]
+    return _matmul(signature, 2 * 2 * rows[0] * rows[1] * columns)
 
 
 def _grouped(signature: Signature, rest: Sequence[TensorSpec]) -> Cost:
