@@ -91,6 +91,18 @@ at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device) {
   return out;
 }
 
+at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device) {
+  auto* impl = cpu_tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(cpu_tensor.use_count() != 1 || impl->layout() != c10::kStrided || cpu_tensor.is_quantized() ||
+          impl->autograd_meta() != nullptr)) {
+    return wrap(std::move(cpu_tensor), device);
+  }
+  auto storage = adopt(cpu_tensor.storage(), device);
+  impl->_change_backend_component_keys(storage.device());
+  impl->set_storage_keep_dtype(std::move(storage));
+  return cpu_tensor;
+}
+
 at::Tensor wrap_in(c10::Storage storage, const at::Tensor& cpu_tensor) {
   return make(std::move(storage), c10::DispatchKey::PrivateUse1, *cpu_tensor.unsafeGetTensorImpl());
 }

@@ -17,6 +17,9 @@ at::Tensor own_host_view(const at::Tensor& device_tensor);
 // A device tensor over a CPU tensor's bytes, in a storage of its own.
 at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device);
 
+// The same of a tensor that a kernel has just made: where nobody else holds it, it becomes the device tensor itself.
+at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device);
+
 // A device tensor over `storage`, laid out as `cpu_tensor`.
 at::Tensor wrap_in(c10::Storage storage, const at::Tensor& cpu_tensor);
 

@@ -95,7 +95,7 @@ inline at::Tensor to_device(at::Tensor host_result, Call* call) {
   if (!host_result.defined()) {
     return host_result;
   }
-  at::Tensor out = wrap(std::move(host_result), 0);
+  at::Tensor out = wrap_fresh(std::move(host_result), 0);
   if (call != nullptr) {
     call->output(*out.unsafeGetTensorImpl());
   }
