@@ -190,7 +190,7 @@ def _sides(run: Run, free: NDArray[np.bool_]) -> list[Side]:
     rows = []
     for i, (name, ps) in enumerate(zip(SIDES, spent, strict=True)):
         part = _part(run, name, (side == i) & ~free, free, ps)
-        crossings, crossed_bytes = crossed if name == "crossing the link" else (None, None)
+        crossings, crossed_bytes = crossed if name == SIDES[-1] else (None, None)
         rows.append(Side(**asdict(part), crossings=crossings, crossed_bytes=crossed_bytes))
     return rows
 

@@ -130,7 +130,7 @@ def build_cached(path: Path) -> Path:
     with FileLock(path.with_suffix(".lock")):
         if not path.is_file():
             print(
-                "simacc: compiling the device for this PyTorch, once (about half a minute) ...",
+                "simacc: compiling the device for this PyTorch, once (about a minute) ...",
                 file=sys.stderr,
                 flush=True,
             )

@@ -196,7 +196,3 @@ class _nothing_recorded:
     def __exit__(self, *exception: object) -> None:
         if self._native is not None:
             self._native.resume()
-
-
-if live.is_initialized():
-    hooks.hide_from_dynamo()  # a recording may be open already

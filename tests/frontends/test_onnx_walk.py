@@ -91,6 +91,14 @@ def test_nodes_in_no_order_are_put_in_one(walk: Any, tmp_path: Path, shapes: str
     assert trace.unknown() == {}
 
 
+def test_a_circle_of_nodes_holds_up_only_itself(walk: Any) -> None:
+    trace = walk(
+        "g (float[2] x) => (float[2] y, float[2] z) { y = Neg(h)  a = Add(b, x)  b = Abs(a)  h = Relu(x)  z = Exp(b) }"
+    )
+    assert names(trace)[:2] == ["Relu", "Neg"]
+    assert trace.unknown()["onnx.Add"].endswith("'b', which nothing computes")
+
+
 @pytest.mark.parametrize("shapes", ["infer", "run"])
 def test_results_without_a_name_move_no_others(walk: Any, shapes: str) -> None:
     trace = walk(

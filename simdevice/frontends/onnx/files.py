@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -97,20 +98,16 @@ def _sort(graph: GraphProto) -> None:
     needs = [{maker[name] for name in read(node) if name in maker} for node in graph.node]
     if all(other < number for number, others in enumerate(needs) for other in others):
         return
-    waiting = [len(others) for others in needs]
-    readers: dict[int, list[int]] = {}
-    for number, others in enumerate(needs):
-        for other in others:
-            readers.setdefault(other, []).append(number)
-    ready = [number for number, count in enumerate(waiting) if not count]  # sorted, so a heap
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    with suppress(CycleError):  # it still gives what no circle holds up
+        sorter.prepare()
+    ready = sorted(sorter.get_ready())  # a heap: of those that may come next, the first of the file does
     order: list[int] = []
     while ready:
-        number = heapq.heappop(ready)
-        order.append(number)
-        for reader in readers.get(number, ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, reader)
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
+        for number in sorter.get_ready():
+            heapq.heappush(ready, number)
     order += sorted(set(range(len(needs))) - set(order))
     nodes = [NodeProto.FromString(graph.node[number].SerializeToString()) for number in order]
     del graph.node[:]
