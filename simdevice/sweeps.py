@@ -25,7 +25,7 @@ from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
 from simdevice.records import Trace
-from simdevice.records.stalls import STALLS
+from simdevice.analysis.stalls import STALLS
 from simdevice.report.pareto import SweepTable, check_ending
 from simdevice.report.utilisation import buffer_peak, components, hot_spot
 

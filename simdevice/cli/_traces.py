@@ -11,7 +11,7 @@ from rich.text import Text
 
 from simdevice.cli._common import table
 from simdevice.records import CATEGORIES, Trace
-from simdevice.records.liveness import liveness
+from simdevice.analysis.liveness import liveness
 from simdevice.units import format_bytes, format_count, format_seconds
 
 __all__ = ["by_category", "describe", "show"]

@@ -15,7 +15,7 @@ from simdevice.hardware import AcceleratorSpec, LinkSpec
 from simdevice.lowering import Lowering, PythonLowering, Rates
 from simdevice.records import OpTable, Program, Rows, Run, Timeline, Trace
 from simdevice.records.program import UNITS
-from simdevice.records.stalls import STALLS, per_operator
+from simdevice.analysis.stalls import STALLS, per_operator
 from simdevice.units import PS_PER_S
 
 __all__ = ["BOUND_NAMES", "Accelerator", "AcceleratorSession"]

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdevice.records.program import Program, Timeline
-from simdevice.records.stalls import split_ps
 from simdevice.records.trace import Trace
 from simdevice.units import PS_PER_S, format_seconds
 
@@ -75,6 +74,8 @@ class Run:
         """The makespan split by what the device did or waited for, in picoseconds; empty without tiles."""
         if self.program is None or self.timeline is None:
             return {}
+        from simdevice.analysis.stalls import split_ps  # late: the public API's convenience, not a noun's dependency
+
         return split_ps(self.program, self.timeline)
 
     def to_markdown(self, *, depth: int = 2, top: int = 10) -> str:

@@ -149,7 +149,7 @@ def _channel_rate(spec: AcceleratorSpec) -> Fraction:
 
 
 def stalls(run: Run) -> list[Stall]:
-    """The exact split of the time, in the order of records.stalls.STALLS."""
+    """The exact split of the time, in the order of analysis.stalls.STALLS."""
     total = max(run.makespan_ps, 1)
     return [Stall(name.replace("_", " "), ps / PS_PER_S, ps / total) for name, ps in run.stalls.items()]
 

@@ -12,7 +12,7 @@ from program_strategies import program, programs
 
 from simdevice.engines import get
 from simdevice.records import TIMELINE_FIELDS, Program
-from simdevice.records.stalls import per_operator, split
+from simdevice.analysis.stalls import per_operator, split
 
 CHECKED = settings(max_examples=50)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import simdevice as sd
 from simdevice.records import Trace
-from simdevice.records.gate import pin
+from simdevice.analysis.gate import pin
 
 PINS = Path(__file__).with_name("pins.json")
 

@@ -12,7 +12,7 @@ import simdevice as sd
 from simdevice.costs import Costs, registered, streamed
 from simdevice.errors import FileFormatError
 from simdevice.records import Cost, Signature, Trace
-from simdevice.records.gate import check, pin
+from simdevice.analysis.gate import check, pin
 
 
 @pytest.mark.parametrize("name", REFERENCES)

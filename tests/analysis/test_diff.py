@@ -4,7 +4,7 @@ from hypothesis import given
 from trace_strategies import traces
 
 from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
-from simdevice.records.diff import OperatorDelta, Totals, diff
+from simdevice.analysis.diff import OperatorDelta, Totals, diff
 
 X = TensorSpec((2, 2), "float32")
 MM = Signature("aten.mm", (X, X), (X,))

@@ -4,7 +4,7 @@ from hypothesis import given
 from trace_strategies import traces
 
 from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
-from simdevice.records.liveness import LiveStorage, liveness
+from simdevice.analysis.liveness import LiveStorage, liveness
 
 
 def spec(elements: int, is_weight: bool = False) -> TensorSpec:
