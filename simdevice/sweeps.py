@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from simdevice import engines
+from simdevice.analysis.stalls import STALLS
 from simdevice.devices.accelerator import Accelerator
 from simdevice.errors import LoweringError, SimdeviceError, SpecError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
 from simdevice.records import Trace
-from simdevice.analysis.stalls import STALLS
 from simdevice.report.pareto import SweepTable, check_ending
 from simdevice.report.utilisation import buffer_peak, components, hot_spot
 

@@ -15,6 +15,7 @@ struct Rates {
   int64_t array_rows, array_cols, vector_lanes;
   int64_t launch_ticks;
   bool in_transit;
+  bool all_operands;  // blocks of a product also load what its operator reads beside the operands
   int64_t transfer_fixed, transfer_byte, transfer_op, transfer_scale;
   int64_t cycle, cycle_scale;
   int64_t link_fixed, link_byte, link_scale;

@@ -77,20 +77,33 @@ bool cut_stream(const Stage& s, const Rates& rates, TileVectors& tiles) {
 bool cut_product(const Stage& s, const Rates& rates, TileVectors& tiles) {
   int64_t bm = s.m, bn = s.n, bk = s.k;
   const Wide allowed = static_cast<Wide>(rates.tile_bytes);
-  while (block_bytes(s, 1, bm, bk, bn) > allowed && std::max({bm, bn, bk}) > 1) {
+  const int64_t beside = rates.all_operands ? s.read_bytes : 0;
+  const auto tiles_of = [&](int64_t bb) {
+    return static_cast<Wide>(ceil_div(s.batch, bb)) * static_cast<Wide>(ceil_div(s.m, bm)) *
+           static_cast<Wide>(ceil_div(s.n, bn)) * static_cast<Wide>(ceil_div(s.k, bk));
+  };
+  const auto need = [&](int64_t bb) {
+    const Wide count = tiles_of(bb);
+    return static_cast<Wide>(bb) * block_bytes(s, 1, bm, bk, bn) + (static_cast<Wide>(beside) + count - 1) / count;
+  };
+  while (need(1) > allowed && std::max({bm, bn, bk}) > 1) {
     int64_t& largest = bm >= bn && bm >= bk ? bm : bn >= bk ? bn : bk;
     largest = ceil_div(largest, 2);
   }
-  const Wide need = block_bytes(s, 1, bm, bk, bn);
-  if (need > allowed) return false;
-  const bool whole = bm == s.m && bn == s.n && bk == s.k;
-  const int64_t fitting = static_cast<int64_t>(std::min(allowed / need, static_cast<Wide>(INT64_MAX)));
-  const int64_t bb = whole ? std::max<int64_t>(1, std::min(s.batch, fitting)) : 1;
+  int64_t bb = 1;
+  if (bm == s.m && bn == s.n && bk == s.k)
+    for (int64_t high = s.batch; bb < high;) {
+      const int64_t middle = bb + (high - bb + 1) / 2;
+      if (need(middle) <= allowed)
+        bb = middle;
+      else
+        high = middle - 1;
+    }
+  if (need(bb) > allowed || tiles_of(bb) > static_cast<Wide>(kMostTiles)) return false;
   const int64_t b_steps = ceil_div(s.batch, bb), m_steps = ceil_div(s.m, bm), n_steps = ceil_div(s.n, bn);
   const int64_t k_steps = ceil_div(s.k, bk);
-  if (static_cast<Wide>(b_steps) * static_cast<Wide>(m_steps) * static_cast<Wide>(n_steps) *
-          static_cast<Wide>(k_steps) > static_cast<Wide>(kMostTiles))
-    return false;
+  Slices beside_share(beside, b_steps * m_steps * n_steps * k_steps);
+  TransferMemo load_ticks(rates);
 
   // Only the last block along a dimension is smaller, so there are at most sixteen shapes.
   struct Shape {
@@ -116,7 +129,9 @@ bool cut_product(const Stage& s, const Rates& rates, TileVectors& tiles) {
             shape.store = last_k ? rates.transfer_ticks(shape.result) : 0;
             shape.work = batch * m * k * n;
           }
-          tiles.append(shape.load, shape.compute, shape.store, shape.operands, shape.result, shape.work, kArray);
+          const int64_t share = beside_share.next();
+          tiles.append(share == 0 ? shape.load : load_ticks(shape.operands + share, 0), shape.compute, shape.store,
+                       shape.operands + share, shape.result, shape.work, kArray);
         }
   return true;
 }

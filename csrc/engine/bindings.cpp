@@ -169,10 +169,10 @@ PYBIND11_MODULE(_engine, m) {
 
   py::class_<Lowering>(m, "Lowering")
       .def(py::init([](int64_t buffer_bytes, int64_t tile_bytes, int64_t array_rows, int64_t array_cols,
-                       int64_t vector_lanes, int64_t launch_ticks, bool in_transit, int64_t transfer_fixed,
+                       int64_t vector_lanes, int64_t launch_ticks, bool in_transit, bool all_operands, int64_t transfer_fixed,
                        int64_t transfer_byte, int64_t transfer_op, int64_t transfer_scale, int64_t cycle,
                        int64_t cycle_scale, int64_t link_fixed, int64_t link_byte, int64_t link_scale) {
-        return Lowering(Rates{buffer_bytes, tile_bytes, array_rows, array_cols, vector_lanes, launch_ticks, in_transit,
+        return Lowering(Rates{buffer_bytes, tile_bytes, array_rows, array_cols, vector_lanes, launch_ticks, in_transit, all_operands,
                               transfer_fixed, transfer_byte, transfer_op, transfer_scale, cycle, cycle_scale, link_fixed,
                               link_byte, link_scale});
       }))

@@ -9,9 +9,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from simdevice.analysis.liveness import liveness
 from simdevice.cli._common import table
 from simdevice.records import CATEGORIES, Trace
-from simdevice.analysis.liveness import liveness
 from simdevice.units import format_bytes, format_count, format_seconds
 
 __all__ = ["by_category", "describe", "show"]

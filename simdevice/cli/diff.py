@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from simdevice.analysis.diff import Diff, Totals, diff
 from simdevice.cli._common import console, is_trace_file, load_or_capture, print_json, table
 from simdevice.cli._options import JsonOption, Tracing, tracing_options
 from simdevice.records import Trace
-from simdevice.analysis.diff import Diff, Totals, diff
 from simdevice.units import format_bytes, format_count
 
 __all__ = ["command"]

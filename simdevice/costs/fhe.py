@@ -3,6 +3,8 @@ dimension being the ring dimension N. One operation is one modular operation on 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -22,7 +24,11 @@ def butterflies(signature: Signature) -> int:
 @register("fhe.ntt", "fhe.intt")
 def transform(signature: Signature) -> Cost:
     """A number-theoretic transform, or its inverse: its butterflies. Twiddle factors are on chip."""
-    return streamed(signature, "fft", BUTTERFLY_OPS * butterflies(signature))
+    count = butterflies(signature)
+    # A lane does a butterfly at a time; in flight, on data on its way in, its operations are done one by one.
+    return replace(
+        streamed(signature, "fft", BUTTERFLY_OPS * count), lane_ops=count, in_flight_ops=BUTTERFLY_OPS * count
+    )
 
 
 @register("fhe.mul", "fhe.add", "fhe.sub")

@@ -22,7 +22,7 @@ class Rule:
 
     @property
     def where(self) -> str:
-        code = self.function.__code__
+        code = getattr(self.function, "func", self.function).__code__  # a partial is where its function is
         return f"{code.co_filename}:{code.co_firstlineno}"
 
 

@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdevice import engines
+from simdevice.analysis.stalls import STALLS, per_operator
+from simdevice.costs import Costs
 from simdevice.devices.base import Device, Session
 from simdevice.engines import Engine
 from simdevice.errors import SimdeviceError
 from simdevice.hardware import AcceleratorSpec, LinkSpec
 from simdevice.lowering import Lowering, PythonLowering, Rates
+from simdevice.lowering.work import WorkTable
 from simdevice.records import OpTable, Program, Rows, Run, Timeline, Trace
 from simdevice.records.program import UNITS
-from simdevice.analysis.stalls import STALLS, per_operator
 from simdevice.units import PS_PER_S
 
 __all__ = ["BOUND_NAMES", "Accelerator", "AcceleratorSession"]
@@ -59,6 +61,7 @@ class Accelerator(Device):
 
     def lowering(self, table: OpTable) -> Lowering:
         """A lowering for this machine, in the engine's language."""
+        WorkTable.of(table, Costs())  # a file from before rules stated their work has no products: ask again
         if self.engine.name == "native":
             from simdevice.lowering.native import NativeLowering
 

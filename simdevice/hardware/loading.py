@@ -78,13 +78,23 @@ def _load(cls: type[S], folder: str, kind: str, name: str | Path) -> S:
 
 
 def _stems(folder: str) -> list[str]:
-    return sorted(p.stem for p in (config_root() / folder).glob("*.yaml"))
+    """Preset names: paths below the folder without their ending, such as "published/h100"; plain ones first."""
+    root = config_root() / folder
+    return sorted((_preset(p, root) for p in root.rglob("*.yaml")), key=lambda name: ("/" in name, name))
+
+
+def _preset(path: Path, root: Path) -> str:
+    return path.relative_to(root).with_suffix("").as_posix()
 
 
 def _find(folder: str, kind: str, name: str | Path) -> Path:
-    """A name without a folder or ending is a preset; anything else is a path."""
-    if isinstance(name, str) and not name.endswith((".yaml", ".yml")) and "/" not in name and "\\" not in name:
-        known = _stems(folder)
+    """A preset's name, or one that has neither folder nor ending; anything else is a path."""
+    known = _stems(folder)
+    if isinstance(name, str) and (
+        name in known
+        or name.startswith("published/")
+        or (not name.endswith((".yaml", ".yml")) and "/" not in name and "\\" not in name)
+    ):
         if name not in known:
             raise UnknownNameError(kind, name, known)
         return config_root() / folder / f"{name}.yaml"
@@ -120,7 +130,16 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 def _build(cls: type[S], path: Path, fields: dict[str, Any], lines: dict[str, int]) -> S:
     try:
-        return cls(**{"name": path.stem, **fields})
+        return cls(**{"name": _name_of(path), **fields})
     except FieldError as error:
         line = f":{lines[error.key]}" if error.key in lines else ""
         raise SpecError(f"{path}{line}: {error}") from None
+
+
+def _name_of(path: Path) -> str:
+    """A preset is called by its name, a file by its own."""
+    for folder in ("accelerators", "hosts", "links"):
+        root = config_root() / folder
+        if path.is_relative_to(root):
+            return _preset(path, root)
+    return path.stem

@@ -149,7 +149,9 @@ class AcceleratorSpec(Spec):
 
     `dram_bandwidth_bytes_per_s` is of all channels together, `noc_bandwidth_bytes_per_s` per
     direction. A tile may use `tile_fraction` of the buffer. `transit_ops_per_byte` is what can be
-    computed on data in flight (0: nothing). `quantise` counts time in whole clock cycles.
+    computed on data in flight (0: nothing). `quantise` counts time in whole clock cycles. `operands`:
+    "all" loads everything an operator reads; "products" only the two operands of each product, not
+    addends and biases, as the published machines do.
     """
 
     kind: Literal["accelerator"] = "accelerator"
@@ -167,6 +169,7 @@ class AcceleratorSpec(Spec):
     transit_ops_per_byte: OpsPerByte = 0
     memory_capacity_bytes: Bytes
     quantise: StrictBool = False
+    operands: Literal["all", "products"] = "all"
     launch_overhead_s: Seconds = 0
     link: str
 

@@ -15,6 +15,7 @@ __all__ = ["NativeLowering"]
 
 _RATES = (
     *("buffer_bytes", "tile_bytes", "array_rows", "array_cols", "vector_lanes", "launch_ticks", "in_transit"),
+    "all_operands",
     *("transfer_fixed", "transfer_byte", "transfer_op", "transfer_scale"),
     *("cycle", "cycle_scale", "link_fixed", "link_byte", "link_scale"),
 )

@@ -21,6 +21,7 @@ class Rates:
     """A memory transfer of b bytes with o operations in transit takes
     ceil((transfer_fixed + max(b * transfer_byte, o * transfer_op)) / transfer_scale) ticks,
     a link transfer ceil((link_fixed + b * link_byte) / link_scale), c cycles ceil(c * cycle / cycle_scale).
+    `all_operands`: blocks of a product also load what its operator reads beside the operands.
     """
 
     ticks_per_s: Fraction
@@ -33,6 +34,7 @@ class Rates:
     vector_lanes: int
     launch_ticks: int
     in_transit: bool
+    all_operands: bool
     transfer_fixed: int
     transfer_byte: int
     transfer_op: int
@@ -75,6 +77,7 @@ class Rates:
             vector_lanes=spec.vector_lanes,
             launch_ticks=ceil_div(launch.numerator, launch.denominator),
             in_transit=in_transit,
+            all_operands=spec.operands == "all",
             transfer_fixed=fixed,
             transfer_byte=byte,
             transfer_op=op,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product as cross
+from math import prod
 
 from simdevice.errors import LoweringError
 from simdevice.lowering.rates import Rates
-from simdevice.lowering.work import Product, Stage, Stream, Transfer
-from simdevice.records import UNITS
+from simdevice.lowering.work import Blocks, Stage, Stream, Transfer
+from simdevice.records import UNITS, Product
 from simdevice.units import ceil_div
 
-__all__ = ["MOST_TILES", "Tile", "cut"]
+__all__ = ["MOST_TILES", "Blocking", "Tile", "blocking", "cut"]
 
 Tile = tuple[int, int, int, int, int, int, int]
 """Load, compute and store ticks, operand and result bytes, work, unit: the columns of records.Tiles."""
@@ -59,14 +61,39 @@ def _slices(stage: Stream, rates: Rates) -> Iterator[Tile]:
         )
 
 
-def _blocks(stage: Product, rates: Rates) -> Iterator[Tile]:
-    """1. Halve (rounding up) the largest of bm, bn, bk, preferring them in this order, until operands
-    and result of one block fit. 2. If nothing was halved, as many batch items as fit share a tile.
-    3. Loop over batch, m, n, k. A tile that is not the last of its k stores nothing: its partial sum
-    is a result that is released when its compute ends.
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """How a product is cut: the size of a block, how many blocks along each dimension (batch, m, n, k), and the bytes
+    beside its operands that its blocks share out between them."""
+
+    block: tuple[int, int, int, int]
+    steps: tuple[int, int, int, int]
+    beside: int
+
+    @property
+    def tiles(self) -> int:
+        return prod(self.steps)
+
+
+def blocking(stage: Blocks, rates: Rates) -> Blocking:
+    """1. Halve (rounding up) the largest of bm, bn, bk, preferring them in this order, until operands, result and
+    the block's share of what is read beside them fit. 2. If nothing was halved, as many batch items as fit share a
+    tile.
+
+    Raises:
+        LoweringError: no block fits, or too many are needed.
     """
-    bm, bn, bk = stage.m, stage.n, stage.k
-    while (need := sum(_block_bytes(stage, 1, bm, bk, bn))) > rates.tile_bytes and max(bm, bn, bk) > 1:
+    product = stage.product
+    beside = stage.read_bytes if rates.all_operands else 0
+    bm, bn, bk = product.m, product.n, product.k
+
+    def steps(bb: int) -> tuple[int, int, int, int]:
+        return ceil_div(product.batch, bb), ceil_div(product.m, bm), ceil_div(product.n, bn), ceil_div(product.k, bk)
+
+    def need(bb: int) -> int:
+        return bb * sum(_block_bytes(product, 1, bm, bk, bn)) + ceil_div(beside, prod(steps(bb)))
+
+    while need(1) > rates.tile_bytes and max(bm, bn, bk) > 1:
         largest = max(bm, bn, bk)
         if bm == largest:
             bm = ceil_div(bm, 2)
@@ -74,32 +101,47 @@ def _blocks(stage: Product, rates: Rates) -> Iterator[Tile]:
             bn = ceil_div(bn, 2)
         else:
             bk = ceil_div(bk, 2)
-    whole = (bm, bn, bk) == (stage.m, stage.n, stage.k)
-    bb = max(1, min(stage.batch, rates.tile_bytes // need)) if whole else 1
-    steps = [ceil_div(x, b) for x, b in ((stage.batch, bb), (stage.m, bm), (stage.n, bn), (stage.k, bk))]
-    _refuse(need, steps[0] * steps[1] * steps[2] * steps[3], rates)
-    for b, i, j, depth in cross(*(range(s) for s in steps)):
-        batch, m = min(bb, stage.batch - b * bb), min(bm, stage.m - i * bm)
-        n, k = min(bn, stage.n - j * bn), min(bk, stage.k - depth * bk)
-        left, right, result = _block_bytes(stage, batch, m, k, n)
+    bb = 1
+    if (bm, bn, bk) == (product.m, product.n, product.k):
+        # Both terms of the need grow or stay with bb up to the batch, so bisection finds the most that fits.
+        low, high = 1, product.batch
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if need(middle) <= rates.tile_bytes else (low, middle - 1)
+        bb = low
+    chosen = Blocking((bb, bm, bn, bk), steps(bb), beside)
+    _refuse(need(bb), chosen.tiles, rates)
+    return chosen
+
+
+def _blocks(stage: Blocks, rates: Rates) -> Iterator[Tile]:
+    """Loop over batch, m, n, k. A tile that is not the last of its k stores nothing: its partial sum is a result that
+    is released when its compute ends."""
+    product, cutting = stage.product, blocking(stage, rates)
+    (bb, bm, bn, bk), steps = cutting.block, cutting.steps
+    for i, (b, row, column, depth) in enumerate(cross(*(range(s) for s in steps))):
+        batch, m = min(bb, product.batch - b * bb), min(bm, product.m - row * bm)
+        n, k = min(bn, product.n - column * bn), min(bk, product.k - depth * bk)
+        left, right, result = _block_bytes(product, batch, m, k, n)
+        share = cutting.beside * (i + 1) // cutting.tiles - cutting.beside * i // cutting.tiles
         last = depth == steps[3] - 1
         yield (
-            rates.transfer_ticks(left + right),
+            rates.transfer_ticks(left + right + share),
             rates.array_ticks(batch, m, k, n),
             rates.transfer_ticks(result) if last else 0,
-            left + right,
+            left + right + share,
             result,
             batch * m * k * n,
             _ARRAY,
         )
 
 
-def _block_bytes(stage: Product, batch: int, m: int, k: int, n: int) -> tuple[int, int, int]:
+def _block_bytes(product: Product, batch: int, m: int, k: int, n: int) -> tuple[int, int, int]:
     """Both operands and the result, each rounded up to whole bytes."""
     return (
-        ceil_div(stage.a_bits * batch * m * k, 8),
-        ceil_div(stage.b_bits * batch * k * n, 8),
-        ceil_div(stage.out_bits * batch * m * n, 8),
+        ceil_div(product.a_bits * batch * m * k, 8),
+        ceil_div(product.b_bits * batch * k * n, 8),
+        ceil_div(product.out_bits * batch * m * n, 8),
     )
 
 

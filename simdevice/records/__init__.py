@@ -6,19 +6,23 @@ from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Ti
 from simdevice.records.run import Crossings, Run
 from simdevice.records.table import OpTable
 from simdevice.records.trace import OpView, Origin, Rows, Trace
+from simdevice.records.work import INSIDE, Extra, Product, Window
 
 __all__ = [
     "CATEGORIES",
     "FREE_CATEGORIES",
+    "INSIDE",
     "PHASES",
     "TIMELINE_FIELDS",
     "UNITS",
     "Cost",
     "Crossings",
+    "Extra",
     "Op",
     "OpTable",
     "OpView",
     "Origin",
+    "Product",
     "Program",
     "Rows",
     "Run",
@@ -29,4 +33,5 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceBuilder",
+    "Window",
 ]

@@ -24,12 +24,14 @@ from simdevice.records.dtypes import BITS
 from simdevice.records.op import CATEGORIES, PHASES, Cost, Signature, TensorSpec
 from simdevice.records.table import OpTable
 from simdevice.records.trace import Origin, Rows, Trace
+from simdevice.records.work import Extra, Product, Window
 
 __all__ = ["FORMAT", "load", "save"]
 
 FORMAT = "simacc-trace/1"
 _COLUMNS = {"signature": np.int32, "phase": np.uint8, "scope": np.int32, "tensors": np.int64}
 _HEADER = "header_json"
+_SIZES = ("batch", "m", "k", "n", "a_bits", "b_bits", "out_bits", "a_bytes", "b_bytes", "out_bytes")
 
 
 def save(trace: Trace, path: str | Path) -> None:
@@ -79,8 +81,17 @@ def _pack(signature: Signature, cost: Cost) -> dict[str, Any]:
         "inputs": [_pack_spec(t) for t in signature.inputs],
         "outputs": [_pack_spec(t) for t in signature.outputs],
         "attributes": dict(signature.attributes),
-        "cost": asdict(cost),
+        "cost": _pack_cost(cost),
     }
+
+
+def _pack_cost(cost: Cost) -> dict[str, Any]:
+    """The rule's numbers, and its work where it states some."""
+    packed = asdict(cost)
+    for name in ("products", "extras", "lane_ops", "in_flight_ops"):
+        if not packed[name]:
+            del packed[name]
+    return packed
 
 
 def _pack_spec(spec: TensorSpec) -> dict[str, Any]:
@@ -170,7 +181,50 @@ def _cost(packed: dict[str, Any]) -> Cost:
     flops = None if packed["flops"] is None else _is(packed["flops"], int, "flops")
     if min(*counts.values(), flops or 0) < 0:
         raise FileFormatError("a damaged trace: a negative cost")
-    return Cost(packed["category"], flops, reason=packed["reason"], **counts)
+    return Cost(
+        packed["category"],
+        flops,
+        reason=packed["reason"],
+        **counts,
+        products=tuple(_product(p) for p in packed.get("products", ())),
+        extras=tuple(_extra(e) for e in packed.get("extras", ())),
+        lane_ops=_count(packed["lane_ops"], "lane_ops") if "lane_ops" in packed else None,
+        in_flight_ops=_count(packed.get("in_flight_ops", 0), "in_flight_ops"),
+    )
+
+
+def _product(packed: dict[str, Any]) -> Product:
+    sizes: dict[str, Any] = {name: _count(packed[name], name) for name in _SIZES}
+    places = {name: tuple(_count(n, name) for n in packed[name]) for name in ("a", "b", "out")}
+    window = packed["window"]
+    return Product(
+        **sizes,
+        a=places["a"],
+        b=places["b"],
+        out=places["out"],
+        chained=_is(packed["chained"], bool, "a flag"),
+        window=None if window is None else _window(window),
+        windowed=_is(packed["windowed"], str, "an operand"),
+    )
+
+
+def _window(packed: dict[str, Any]) -> Window:
+    lists = {f.name: packed[f.name] for f in fields(Window)[1:]}
+    return Window(
+        _count(packed["images"], "images"), **{k: tuple(_count(n, k) for n in values) for k, values in lists.items()}
+    )
+
+
+def _extra(packed: dict[str, Any]) -> Extra:
+    name, staged = _is(packed["name"], str, "a name"), _is(packed["staged"], bool, "a flag")
+    return Extra(name, _count(packed["flops"], "flops"), staged)
+
+
+def _count(value: Any, what: str) -> int:
+    count: int = _is(value, int, what)
+    if count < 0:
+        raise FileFormatError(f"a damaged trace: a negative {what}")
+    return count
 
 
 def _origin(packed: dict[str, Any]) -> Origin:

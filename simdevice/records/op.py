@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simdevice.records.dtypes import nbytes, numel
+from simdevice.records.work import Extra, Product
 
 __all__ = ["CATEGORIES", "FREE_CATEGORIES", "PHASES", "Cost", "Op", "Signature", "TensorRef", "TensorSpec"]
 
@@ -94,6 +95,10 @@ class Cost:
 
     `weight_bytes` is the part of `bytes_read` that belongs to parameters. `reason` says why an
     operator is unknown, or why a known one is only an estimate.
+
+    The work: `products` in order, and `extras`, which are all FLOPs beside them. An operator without products is a
+    pass over its bytes, whose operations on the vector lanes are `lane_ops` (None: its FLOPs, at least one per
+    output element); `in_flight_ops` of them a machine may do on the data on their way in instead.
     """
 
     category: str
@@ -102,6 +107,10 @@ class Cost:
     bytes_written: int
     weight_bytes: int = 0
     reason: str | None = None
+    products: tuple[Product, ...] = ()
+    extras: tuple[Extra, ...] = ()
+    lane_ops: int | None = None
+    in_flight_ops: int = 0
 
     @property
     def bytes(self) -> int:

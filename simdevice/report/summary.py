@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
 from simdevice.analysis.liveness import liveness
+from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
 from simdevice.report import tables, utilisation
 from simdevice.report.tables import to_dicts, to_markdown, to_rich
 from simdevice.units import PS_PER_S, format_bytes, format_count, format_seconds

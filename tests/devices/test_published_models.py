@@ -28,7 +28,7 @@ def array_busy(run: Run) -> float:
 
 
 def test_tiny_cnn_through_the_export_front_end() -> None:
-    run = sd.device("edge-npu").run(sd.trace("tiny-cnn", frontend="export", fake="cpu"))
+    run = sd.device("published/edge-npu").run(sd.trace("tiny-cnn", frontend="export", fake="cpu"))
     assert run.program is not None
     assert (run.program.operators, round(run.makespan_ps / 10**6, 2)) == (14, 104.44)
 
@@ -36,7 +36,7 @@ def test_tiny_cnn_through_the_export_front_end() -> None:
 def test_on_the_meta_device_batch_norm_also_writes_its_statistics() -> None:
     """PyTorch's CPU kernel returns them empty, as published; its meta kernel does not: 3 x 2 x 4 bytes x
     (16 + 32 + 64) more to store, in chains that wait for them: 70 ns."""
-    run = sd.device("edge-npu").run(sd.trace("tiny-cnn", frontend="export"))
+    run = sd.device("published/edge-npu").run(sd.trace("tiny-cnn", frontend="export"))
     assert run.makespan_ps - 104_438_125 == 2 * 4 * (16 + 32 + 64) * 625 // 8
 
 
@@ -78,8 +78,8 @@ def without_drift(trace: Trace) -> tuple[Trace, Counter[str]]:
 
 # GPT-2 of 128 tokens: published and, after it, what torch 2.13 with transformers 5.24 gives by our counts.
 GPT2 = {
-    "edge-npu": [(456, 1051, "51.837"), (483, 1066, "52.297")],
-    "dc-npu": [(456, 463, "4.212"), (483, 490, "4.224")],
+    "published/edge-npu": [(456, 1051, "51.837"), (483, 1066, "52.297")],
+    "published/dc-npu": [(456, 463, "4.212"), (483, 490, "4.224")],
 }
 
 
@@ -108,7 +108,7 @@ def test_gpt2_published_shares() -> None:
     """Array busy 31.0% of the time at PE efficiency 98.1%; the LM head, from its first load to its last
     store, 15.5%."""
     trace, _ = without_drift(gpt2(as_published=True))
-    run = sd.device("edge-npu").run(trace)
+    run = sd.device("published/edge-npu").run(trace)
     array = next(c for c in components(run) if c.name == "matrix array")
     assert round(100 * array.efficiency_share, 1) == 98.1
     assert round(100 * array.share, 1) == 31.0
@@ -117,7 +117,7 @@ def test_gpt2_published_shares() -> None:
 
 
 def test_llama3_8b_prefill_on_the_data_centre_part() -> None:
-    run = sd.device("dc-npu").run(sd.trace("llama3-8b", tokens=2048))
+    run = sd.device("published/dc-npu").run(sd.trace("llama3-8b", tokens=2048))
     assert run.tiles == 17_991
     assert round(run.makespan_ps / 10**9, 3) == 1613.057
     assert round(100 * array_busy(run), 1) == 62.5
@@ -125,7 +125,7 @@ def test_llama3_8b_prefill_on_the_data_centre_part() -> None:
 
 def test_llama3_8b_on_the_edge_part_and_all_engines_agree() -> None:
     trace = sd.trace("llama3-8b", tokens=512)
-    native, python = (sd.device("edge-npu", engine=e).run(trace) for e in ("native", "python"))
+    native, python = (sd.device("published/edge-npu", engine=e).run(trace) for e in ("native", "python"))
     assert native.tiles == 87_075
     assert native == python
     assert native.program == python.program
@@ -134,27 +134,29 @@ def test_llama3_8b_on_the_edge_part_and_all_engines_agree() -> None:
 @pytest.mark.slow
 def test_llama3_8b_on_the_edge_part_event_by_event() -> None:
     trace = sd.trace("llama3-8b", tokens=512)
-    assert sd.device("edge-npu", engine="simpy").run(trace) == sd.device("edge-npu").run(trace)
+    assert sd.device("published/edge-npu", engine="simpy").run(trace) == sd.device("published/edge-npu").run(trace)
 
 
 @pytest.mark.slow
 def test_gpt2_cycle_by_cycle() -> None:
     """Published: 51,837,348 cycles, the same eight times per tile from the cycle-stepped twin."""
     trace, _ = without_drift(gpt2(as_published=True))
-    stepped, native = (sd.device("edge-npu", quantise=True, engine=e).run(trace) for e in ("cycle", "native"))
+    stepped, native = (sd.device("published/edge-npu", quantise=True, engine=e).run(trace) for e in ("cycle", "native"))
     assert stepped == native
     assert stepped.makespan_ps == 51_837_348 * 1000
 
 
 def test_llama_one_channel_contention_agrees() -> None:
     trace = sd.trace("llama3-8b", tokens=32)
-    runs = [sd.device("edge-npu", engine=e, dram_channels=1).run(trace) for e in ("native", "python", "simpy")]
+    runs = [
+        sd.device("published/edge-npu", engine=e, dram_channels=1).run(trace) for e in ("native", "python", "simpy")
+    ]
     assert runs[0] == runs[1] == runs[2]
 
 
 def test_attention_in_one_piece_reads_its_scores_back() -> None:
     """Under fake CPU tensors attention is one operator; each becomes two products on the array."""
-    run = sd.device("dc-npu").run(sd.trace("llama3-8b", tokens=64, fake="cpu"))
+    run = sd.device("published/dc-npu").run(sd.trace("llama3-8b", tokens=64, fake="cpu"))
     assert run.program is not None
     rows = np.bincount(run.program.trace_row)
     fused = [op.index for op in run.trace.ops if op.category == "attention"]

@@ -25,7 +25,7 @@ def us(found: Run) -> float:
 
 @pytest.mark.parametrize("engine", ["native", "python", "simpy"])
 def test_tiny_cnn_by_export(engine: str) -> None:
-    found = run("edge-npu", tiny_cnn(), engine=engine)
+    found = run("published/edge-npu", tiny_cnn(), engine=engine)
     assert us(found) == 104.44
     assert found.program is not None
     assert (found.program.operators, found.tiles) == (14, 14)
@@ -34,7 +34,7 @@ def test_tiny_cnn_by_export(engine: str) -> None:
 
 
 def test_tiny_cnn_multiply_adds_and_pe_efficiency() -> None:
-    found = run("edge-npu", tiny_cnn())
+    found = run("published/edge-npu", tiny_cnn())
     assert found.program is not None
     on_array = found.program.column("unit") == UNITS.index("array")
     multiply_adds = int(found.program.column("work")[on_array].sum())
@@ -46,15 +46,15 @@ def test_tiny_cnn_multiply_adds_and_pe_efficiency() -> None:
 
 
 def test_tiny_cnn_by_onnx() -> None:
-    found = run("edge-npu", tiny_cnn(indices=False))
+    found = run("published/edge-npu", tiny_cnn(indices=False))
     assert us(found) == 99.96
     assert found.tiles == 14
 
 
 def test_tiny_cnn_in_whole_cycles() -> None:
-    found = run("edge-npu", tiny_cnn(), quantise=True, engine="cycle")
+    found = run("published/edge-npu", tiny_cnn(), quantise=True, engine="cycle")
     assert found.makespan_ps == 104_439 * 1000
-    assert found == run("edge-npu", tiny_cnn(), quantise=True, engine="native")
+    assert found == run("published/edge-npu", tiny_cnn(), quantise=True, engine="native")
 
 
 SWEEP = {
@@ -68,7 +68,7 @@ SWEEP = {
 def test_tiny_cnn_of_eight_images_over_nine_machines(buffer_bytes: str) -> None:
     tiles, latencies = SWEEP[buffer_bytes]
     found = [
-        run("edge-npu", tiny_cnn(8), buffer_bytes=buffer_bytes, dram_bandwidth_bytes_per_s=bandwidth)
+        run("published/edge-npu", tiny_cnn(8), buffer_bytes=buffer_bytes, dram_bandwidth_bytes_per_s=bandwidth)
         for bandwidth in ("12.8 GB/s", "25.6 GB/s", "102.4 GB/s")
     ]
     assert [us(r) for r in found] == latencies
@@ -77,7 +77,7 @@ def test_tiny_cnn_of_eight_images_over_nine_machines(buffer_bytes: str) -> None:
 
 def test_a_larger_buffer_can_be_slower() -> None:
     """Bigger tiles overlap less: what is loaded whole is computed only then."""
-    small, large = (run("edge-npu", tiny_cnn(8), buffer_bytes=b) for b in ("128 KiB", "2 MiB"))
+    small, large = (run("published/edge-npu", tiny_cnn(8), buffer_bytes=b) for b in ("128 KiB", "2 MiB"))
     assert large.makespan_ps > small.makespan_ps
     assert large.stalls["dependency"] > small.stalls["dependency"]
 
@@ -85,15 +85,15 @@ def test_a_larger_buffer_can_be_slower() -> None:
 def test_a_larger_array_can_be_slower() -> None:
     """Every tile fills and drains the array: 64 + 64 cycles where 32 + 32 would do. The last product,
     (1, 64) x (64, 10), has one block on both."""
-    small, large = (run("edge-npu", tiny_cnn(), array_rows=n, array_cols=n).busy_ps[-1] for n in (32, 64))
+    small, large = (run("published/edge-npu", tiny_cnn(), array_rows=n, array_cols=n).busy_ps[-1] for n in (32, 64))
     assert large - small == 64_000
 
 
 NTT = {
-    ("edge-npu", 64): [6856.50, 21208.89, 9043.77, 6463.29, 6463.29],
-    ("edge-npu", 8): [9719.49, 21294.90, 9129.78, 6549.30, 6549.30],
-    ("dc-npu", 512): [489.10, 1407.21, 628.65, 463.50, 463.50],
-    ("dc-npu", 16): [2789.18, 1502.45, 723.88, 558.73, 558.73],
+    ("published/edge-npu", 64): [6856.50, 21208.89, 9043.77, 6463.29, 6463.29],
+    ("published/edge-npu", 8): [9719.49, 21294.90, 9129.78, 6549.30, 6549.30],
+    ("published/dc-npu", 512): [489.10, 1407.21, 628.65, 463.50, 463.50],
+    ("published/dc-npu", 16): [2789.18, 1502.45, 723.88, 558.73, 558.73],
 }
 
 
@@ -107,13 +107,13 @@ def test_rns_polynomial_product_on_chip_and_in_transit(preset: str, lanes: int) 
 
 def test_no_schedule_beats_the_bounds() -> None:
     for trace in (tiny_cnn(), tiny_cnn(8), rns_product_trace(2**12, 3)):
-        for preset in ("edge-npu", "dc-npu"):
+        for preset in ("published/edge-npu", "published/dc-npu"):
             found = run(preset, trace)
             assert found.makespan_ps >= max(found.bounds_ps.values())
             assert found.busy_ps.sum() + found.stalls["store_tail"] == found.makespan_ps
 
 
 def test_the_device_says_what_it_is() -> None:
-    device = get("edge-npu", engine="python")
+    device = get("published/edge-npu", engine="python")
     assert isinstance(device, Accelerator)
-    assert repr(device) == "Accelerator('edge-npu', engine='python')"
+    assert repr(device) == "Accelerator('published/edge-npu', engine='python')"

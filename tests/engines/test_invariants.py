@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_strategies import program, programs
 
+from simdevice.analysis.stalls import per_operator, split
 from simdevice.engines import get
 from simdevice.records import TIMELINE_FIELDS, Program
-from simdevice.analysis.stalls import per_operator, split
 
 CHECKED = settings(max_examples=50)
 

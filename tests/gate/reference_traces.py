@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import simdevice as sd
-from simdevice.records import Trace
 from simdevice.analysis.gate import pin
+from simdevice.records import Trace
 
 PINS = Path(__file__).with_name("pins.json")
 

@@ -9,10 +9,10 @@ import torch
 from reference_traces import REFERENCES, pins
 
 import simdevice as sd
+from simdevice.analysis.gate import check, pin
 from simdevice.costs import Costs, registered, streamed
 from simdevice.errors import FileFormatError
 from simdevice.records import Cost, Signature, Trace
-from simdevice.analysis.gate import check, pin
 
 
 @pytest.mark.parametrize("name", REFERENCES)

@@ -35,7 +35,8 @@ link: pcie5-x16
 
 
 def test_presets_are_listed_by_kind():
-    assert names() == ["a100", "dc-npu", "edge-npu", "h100", "optical"]
+    plain = ["a100", "dc-npu", "edge-npu", "h100", "optical"]
+    assert names() == [*plain, *(f"published/{name}" for name in plain)]
     assert host_names() == ["host-cpu"]
     assert link_names() == ["nvlink4", "pcie5-x16"]
 

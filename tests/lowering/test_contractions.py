@@ -6,9 +6,8 @@ import pytest
 from lowering_strategies import tensor
 
 from simdevice.costs import Costs
-from simdevice.lowering.contractions import Product
-from simdevice.lowering.work import Stream, Transfer, work_of
-from simdevice.records import Signature, TensorSpec
+from simdevice.lowering.work import Blocks, Stream, Transfer, work_of
+from simdevice.records import Product, Signature, TensorSpec
 
 
 def stages(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], **attributes: object) -> list[object]:
@@ -16,9 +15,16 @@ def stages(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], **att
     return list(work_of(signature, Costs(strict=True)(signature)))
 
 
+def products(found: list[object]) -> list[Product]:
+    return [s.product for s in found if isinstance(s, Blocks)]
+
+
 def shapes(found: list[object]) -> list[tuple[int, int, int, int]]:
-    assert all(isinstance(s, Product) for s in found)
-    return [(s.batch, s.m, s.k, s.n) for s in found if isinstance(s, Product)]
+    return [(p.batch, p.m, p.k, p.n) for p in products(found)]
+
+
+def widths(found: list[object]) -> list[tuple[int, int, int]]:
+    return [(p.a_bits, p.b_bits, p.out_bits) for p in products(found)]
 
 
 T = tensor
@@ -46,15 +52,15 @@ def test_matrix_products(
 
 
 def test_operands_keep_their_own_widths() -> None:
-    (found,) = stages("aten._int_mm", [T(2, 3, dtype="int8"), T(3, 5, dtype="int8")], [T(2, 5, dtype="int32")])
-    assert found == Product(1, 2, 3, 5, 8, 8, 32)
+    found = stages("aten._int_mm", [T(2, 3, dtype="int8"), T(3, 5, dtype="int8")], [T(2, 5, dtype="int32")])
+    assert widths(found) == [(8, 8, 32)]
 
 
 def test_packed_weights_count_their_real_bits() -> None:
     # 64 x 32 int4 values in 64 x 16 bytes
     inputs = [T(8, 32, dtype="bfloat16"), T(64, 16, dtype="uint8")]
-    (found,) = stages("aten._weight_int4pack_mm_for_cpu", inputs, [T(8, 64, dtype="bfloat16")])
-    assert found == Product(1, 8, 32, 64, 16, 4, 16)
+    found = stages("aten._weight_int4pack_mm_for_cpu", inputs, [T(8, 64, dtype="bfloat16")])
+    assert (shapes(found), widths(found)) == ([(1, 8, 32, 64)], [(16, 4, 16)])
 
 
 def test_convolution_is_im2col() -> None:
@@ -87,8 +93,9 @@ def test_convolution_gradients_are_a_product_each() -> None:
 def test_attention_is_two_products_and_the_second_reads_the_first() -> None:
     query, key = T(2, 8, 16, 4), T(2, 2, 32, 4)  # grouped: each of 8 query heads meets every key
     found = stages("aten.scaled_dot_product_attention", [query, key, key], [query])
-    assert shapes(found) == [(16, 16, 4, 32), (16, 16, 32, 4)]
-    assert [s.chained for s in found if isinstance(s, Product)] == [False, True]
+    # 2 x 2 key heads, met by 4 x 16 rows each
+    assert shapes(found) == [(4, 64, 4, 32), (4, 64, 32, 4)]
+    assert [p.chained for p in products(found)] == [False, True]
 
 
 def test_attention_by_length_has_its_heads_third() -> None:
@@ -104,16 +111,13 @@ def test_attention_gradients_are_five_products() -> None:
     assert shapes(found) == [(2, 16, 4, 32), (2, 32, 16, 4), (2, 16, 4, 32), (2, 16, 32, 4), (2, 32, 16, 4)]
 
 
-def test_what_has_products_of_other_shapes_keeps_their_number() -> None:
-    # a whole multi-head attention: one product of the output's size with the counted FLOPs
+def test_a_whole_attention_is_its_projections_and_heads() -> None:
     source = T(2, 16, 8)
     inputs = [source, source, source, T(24, 8), T(24), T(8, 8), T(8)]
-    signature = Signature("aten._native_multi_head_attention", tuple(inputs), (source,), (("num_head", 2),))
-    cost = Costs(strict=True)(signature)
-    (found,) = work_of(signature, cost)
-    assert isinstance(found, Product)
-    assert cost.flops is not None
-    assert 0 <= cost.flops - found.flops < 2 * source.numel
+    found = stages("aten._native_multi_head_attention", inputs, [source], num_head=2)
+    # three projections of 2 x 16 rows, 2 x 2 heads of 4, the result's projection
+    project, head = (1, 32, 8, 8), [(4, 16, 4, 16), (4, 16, 16, 4)]
+    assert shapes(found) == [project] * 3 + head + [project]
 
 
 def test_everything_else_streams_its_bytes() -> None:

@@ -13,9 +13,9 @@ from lowering_strategies import machines
 from simdevice.errors import LoweringError, SpecError
 from simdevice.hardware import AcceleratorSpec, load, load_link
 from simdevice.lowering import Rates
-from simdevice.lowering.contractions import Product
 from simdevice.lowering.tiling import MOST_TILES, cut
-from simdevice.lowering.work import Stream, Transfer
+from simdevice.lowering.work import Blocks, Stream, Transfer
+from simdevice.records import Product
 
 
 def rates(**overrides: object) -> Rates:
@@ -24,8 +24,8 @@ def rates(**overrides: object) -> Rates:
     return Rates.of(spec, load_link(spec.link))
 
 
-def product(batch: int, m: int, k: int, n: int, bits: int = 32) -> Product:
-    return Product(batch, m, k, n, bits, bits, bits)
+def product(batch: int, m: int, k: int, n: int, bits: int = 32, beside: int = 0) -> Blocks:
+    return Blocks(Product(batch, m, k, n, bits, bits, bits), beside)
 
 
 def test_a_transfer_takes_both_latencies_and_its_bytes_at_the_slower_rate() -> None:
@@ -99,7 +99,7 @@ def test_batch_items_do_not_share_a_tile_where_one_is_cut() -> None:
 
 def test_operands_of_a_few_bits_are_rounded_up_to_bytes() -> None:
     # int4 weights: 3 x 5 values are 8 bytes; activations 1 x 3 of 16 bits
-    ((_, _, _, operands, result, *_),) = cut(Product(1, 1, 3, 5, 16, 4, 16), rates())
+    ((_, _, _, operands, result, *_),) = cut(Blocks(Product(1, 1, 3, 5, 16, 4, 16)), rates())
     assert (operands, result) == (6 + 8, 10)
 
 

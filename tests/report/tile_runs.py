@@ -21,7 +21,7 @@ ADD = Signature("aten.add", (WORDS, WORDS), (WORDS,))
 
 
 def edge(**overrides: object) -> Accelerator:
-    device = get("edge-npu", **overrides)  # type: ignore[arg-type]
+    device = get("published/edge-npu", **overrides)  # type: ignore[arg-type]
     assert isinstance(device, Accelerator)
     return device
 

@@ -17,6 +17,8 @@ from simdevice.hardware import AcceleratorSpec, load
 from simdevice.report.timeline import write_png
 from simdevice.sweeps import RESULTS, Range, points, sweep
 
+EDGE = "published/edge-npu"
+
 GRID = {
     "buffer_bytes": ["128 KiB", "512 KiB", "2 MiB"],
     "dram_bandwidth_bytes_per_s": ["12.8 GB/s", "25.6 GB/s", "102.4 GB/s"],
@@ -26,13 +28,13 @@ LATENCIES_US = [1083.33, 560.16, 167.78, 1097.59, 561.14, 158.84, 1345.73, 693.5
 
 
 def edge() -> AcceleratorSpec:
-    spec = load("edge-npu")
+    spec = load(EDGE)
     assert isinstance(spec, AcceleratorSpec)
     return spec
 
 
 def test_the_published_nine_machines() -> None:
-    table = sweep(tiny_cnn(8), "edge-npu", **GRID)
+    table = sweep(tiny_cnn(8), EDGE, **GRID)
     assert [round(s * 1e6, 2) for s in table.column("latency_s")] == LATENCIES_US
     assert table.column("tiles") == [184] * 3 + [46] * 3 + [17] * 3
     assert table.column("buffer_bytes") == [131_072] * 3 + [524_288] * 3 + [2_097_152] * 3
@@ -40,7 +42,7 @@ def test_the_published_nine_machines() -> None:
 
 
 def test_shares_of_every_machine_add_up_to_one() -> None:
-    table = sweep(tiny_cnn(), "edge-npu", samples=30, buffer_bytes=Range("64 KiB", "4 MiB"), vector_lanes=[1, 64])
+    table = sweep(tiny_cnn(), EDGE, samples=30, buffer_bytes=Range("64 KiB", "4 MiB"), vector_lanes=[1, 64])
     for record in table.records:
         assert sum(
             v for k, v in record.items() if k.endswith("_share") and k.split("_share")[0] in sweeping.STALLS
@@ -70,7 +72,7 @@ def test_ranges_are_drawn_evenly_by_factor_and_whole_where_the_ends_are() -> Non
 
 
 def test_a_machine_that_cannot_run_the_trace_says_why_and_the_others_go_on() -> None:
-    table = sweep(tiny_cnn(), "edge-npu", buffer_bytes=[16, "2 MiB"])
+    table = sweep(tiny_cnn(), EDGE, buffer_bytes=[16, "2 MiB"])
     broken, fine = table.records
     assert broken["error"].startswith("aten.convolution(1x3x32x32, 16x3x3x3, 16): its smallest tile needs 12 bytes")
     assert broken["latency_s"] is None
@@ -80,7 +82,7 @@ def test_a_machine_that_cannot_run_the_trace_says_why_and_the_others_go_on() -> 
 
 def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow.parquet", reason="pyarrow (the 'sweep' extra) is not installed")
-    table = sweep(tiny_cnn(8), "edge-npu", path=tmp_path / "t.csv", **GRID)
+    table = sweep(tiny_cnn(8), EDGE, path=tmp_path / "t.csv", **GRID)
     table.save(tmp_path / "t.parquet")
     with (tmp_path / "t.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -92,7 +94,7 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
 
 def test_another_ending_is_refused_before_anything_is_simulated(tmp_path: Path) -> None:
     with pytest.raises(SimdeviceError, match=r"expected a name that ends in \.csv or \.parquet$"):
-        sweep(tiny_cnn(), "edge-npu", path=tmp_path / "t.xlsx", array_rows=[1, 2])
+        sweep(tiny_cnn(), EDGE, path=tmp_path / "t.xlsx", array_rows=[1, 2])
     assert not list(tmp_path.iterdir())
 
 
@@ -106,14 +108,14 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path, monkeypat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(tiny_cnn(8), "edge-npu", path=tmp_path / "t.csv", progress=interrupt, **GRID)
+        sweep(tiny_cnn(8), EDGE, path=tmp_path / "t.csv", progress=interrupt, **GRID)
     assert told == [(2, 9), (4, 9)]
     assert [p.name for p in tmp_path.iterdir()] == ["t.csv.partial"]
     with (tmp_path / "t.csv.partial").open("a") as file:
         file.write('{"chunk": 2, "rec')  # as a crash leaves it
 
     told.clear()
-    table = sweep(tiny_cnn(8), "edge-npu", path=tmp_path / "t.csv", progress=lambda *c: told.append(c), **GRID)
+    table = sweep(tiny_cnn(8), EDGE, path=tmp_path / "t.csv", progress=lambda *c: told.append(c), **GRID)
     assert told == [(6, 9), (8, 9), (9, 9)]
     assert [round(s * 1e6, 2) for s in table.column("latency_s")] == LATENCIES_US
     assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
@@ -123,15 +125,15 @@ def test_the_progress_of_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
     (tmp_path / "t.csv.partial").write_text(json.dumps({"sweep": "other"}) + "\n")
     expected = r"t\.csv\.partial holds the progress of another sweep: remove it, or choose another path$"
     with pytest.raises(SimdeviceError, match=expected):
-        sweep(tiny_cnn(), "edge-npu", path=tmp_path / "t.csv", array_rows=[1, 2])
+        sweep(tiny_cnn(), EDGE, path=tmp_path / "t.csv", array_rows=[1, 2])
 
 
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
         ({}, "a sweep needs a field to vary, such as buffer_bytes=['512 KiB', '2 MiB']"),
-        ({"buffer_byte": [1]}, "edge-npu: unknown field 'buffer_byte': did you mean 'buffer_bytes'?"),
-        ({"vector_lanes": [64, 0]}, "edge-npu: vector_lanes: expected more than zero, got 0"),
+        ({"buffer_byte": [1]}, "published/edge-npu: unknown field 'buffer_byte': did you mean 'buffer_bytes'?"),
+        ({"vector_lanes": [64, 0]}, "published/edge-npu: vector_lanes: expected more than zero, got 0"),
         ({"vector_lanes": "64,32"}, "vector_lanes: expected a list of values or a Range, got '64,32'"),
         ({"vector_lanes": []}, "vector_lanes: expected a list of values or a Range, got []"),
         ({"vector_lanes": Range(1, 8)}, "vector_lanes: a range has no grid; say how many to draw (samples=, --sample)"),
@@ -140,7 +142,7 @@ def test_the_progress_of_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
 )
 def test_a_sweep_that_cannot_be_is_refused(axes: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
-        sweep(tiny_cnn(), "edge-npu", **axes)  # type: ignore[arg-type]
+        sweep(tiny_cnn(), EDGE, **axes)  # type: ignore[arg-type]
 
 
 def test_only_accelerators_are_swept() -> None:
@@ -150,11 +152,11 @@ def test_only_accelerators_are_swept() -> None:
 
 def test_samples_are_counted_from_one() -> None:
     with pytest.raises(SpecError, match=r"^samples: expected one or more, got 0$"):
-        sweep(tiny_cnn(), "edge-npu", samples=0, array_rows=[1])
+        sweep(tiny_cnn(), EDGE, samples=0, array_rows=[1])
 
 
 def test_the_pareto_front_is_what_no_other_machine_beats() -> None:
-    table = sweep(tiny_cnn(8), "edge-npu", **GRID)
+    table = sweep(tiny_cnn(8), EDGE, **GRID)
     front = [(r["buffer_bytes"], round(r["latency_s"] * 1e6, 2)) for r in table.pareto("buffer_bytes")]
     assert front == [(131_072, 167.78), (524_288, 158.84)]
     with pytest.raises(UnknownNameError, match=r"^unknown column 'latency': did you mean 'latency_s'\?$"):
@@ -162,33 +164,33 @@ def test_the_pareto_front_is_what_no_other_machine_beats() -> None:
 
 
 def test_the_front_is_drawn(tmp_path: Path) -> None:
-    sweep(tiny_cnn(8), "edge-npu", **GRID).plot_pareto(tmp_path / "front.png", "buffer_bytes")
+    sweep(tiny_cnn(8), EDGE, **GRID).plot_pareto(tmp_path / "front.png", "buffer_bytes")
     assert (tmp_path / "front.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_a_picture_that_is_no_png_is_refused_and_not_written(tmp_path: Path) -> None:
     path = tmp_path / "front.pdf"
-    table = sweep(tiny_cnn(8), "edge-npu", **GRID)
+    table = sweep(tiny_cnn(8), EDGE, **GRID)
     with pytest.raises(SpecError, match=r"front\.pdf: expected a name that ends in \.png$"):
         table.plot_pareto(path, "buffer_bytes")
     with pytest.raises(SpecError, match=r"front\.pdf: expected a name that ends in \.png$"):
-        write_png(sd.device("edge-npu").run(tiny_cnn()), path)
+        write_png(sd.device(EDGE).run(tiny_cnn()), path)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("engine", ["python", "simpy"])
 def test_any_engine_gives_the_same_table(engine: str) -> None:
-    assert sweep(tiny_cnn(8), "edge-npu", engine=engine, **GRID) == sweep(tiny_cnn(8), "edge-npu", **GRID)
+    assert sweep(tiny_cnn(8), EDGE, engine=engine, **GRID) == sweep(tiny_cnn(8), EDGE, **GRID)
 
 
 def test_two_processes_give_the_same_table() -> None:
     pytest.importorskip("joblib", reason="joblib (the 'sweep' extra) is not installed")
-    assert sweep(tiny_cnn(8), "edge-npu", jobs=2, **GRID) == sweep(tiny_cnn(8), "edge-npu", **GRID)
+    assert sweep(tiny_cnn(8), EDGE, jobs=2, **GRID) == sweep(tiny_cnn(8), EDGE, **GRID)
 
 
 def test_a_local_ray_gives_the_same_table() -> None:
     pytest.importorskip("ray", reason="Ray (the 'ray' extra) is not installed")
-    assert sweep(tiny_cnn(8), "edge-npu", jobs=2, backend="ray", **GRID) == sweep(tiny_cnn(8), "edge-npu", **GRID)
+    assert sweep(tiny_cnn(8), EDGE, jobs=2, backend="ray", **GRID) == sweep(tiny_cnn(8), EDGE, **GRID)
 
 
 def test_the_public_name_is_the_function() -> None:

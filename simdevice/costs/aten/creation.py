@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, cost, elements
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.arithmetic import creation, elementwise
+from simdevice.costs.aten._common import aten
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
@@ -23,21 +24,14 @@ RANDOM = aten("""
 """In-place draws overwrite their tensor. (`bernoulli_(p=tensor)` reads p too; it is not told apart here.)"""
 
 
-@register(*CONSTANTS, *WINDOWS, *RANDOM)
-def creation(signature: Signature) -> Cost:
-    """A tensor that is named only for its shape, or overwritten, is not read."""
-    return cost("creation", 0, (), signature.outputs)
+STATE = aten("_cudnn_init_dropout_state")
+
+register(*CONSTANTS, *WINDOWS, *RANDOM, *STATE)(creation)
 
 
 @register("aten.normal")
 def normal(signature: Signature) -> Cost:
     """With tensors of means or deviations it is elementwise; without, a creation."""
     if signature.inputs:
-        return streamed(signature, "elementwise", elements(signature.outputs))
-    return creation(signature)
-
-
-@register("aten._cudnn_init_dropout_state")
-def dropout_state(signature: Signature) -> Cost:
-    """The state of a random generator."""
+        return elementwise(signature)
     return creation(signature)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import ceil_log2
+from simdevice.costs.arithmetic import RADIX_2, ceil_log2
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature, TensorSpec
 
 __all__: list[str] = []
-
-RADIX_2 = "operations of a radix-2 transform, lengths rounded up to a power of two in the logarithm"
 
 
 def _complex_flops(tensor: TensorSpec, dims: tuple[int, ...]) -> int:

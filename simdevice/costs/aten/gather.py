@@ -5,76 +5,63 @@ A scatter that accumulates adds once per element of its source; all else is 0 FL
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, elements, lookup
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.arithmetic import gather, lookup, pick
+from simdevice.costs.aten._common import aten
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 from simdevice.records.dtypes import is_float
 
 __all__: list[str] = []
 
 
-@register(
+register(
     *aten("_unsafe_index _unsafe_masked_index embedding gather index index_select masked_select take take_along_dim")
-)
-def pick(signature: Signature) -> Cost:
-    """The first input is the table; as many of its elements are read as are written."""
-    return lookup(signature, elements(signature.outputs))
+)(pick)
 
+COMPACTED = aten("nonzero nonzero_static repeat_interleave")
 
-@register(*aten("nonzero nonzero_static repeat_interleave"))
-def compact(signature: Signature) -> Cost:
-    """Reads its inputs once and writes what it found or repeated."""
-    return streamed(signature, "gather", 0)
+PLACED = aten("index_copy index_fill masked_scatter max_unpool2d max_unpool3d value_selecting_reduction_backward")
+"""Values go to the places that indices name; the rest is zero, or a copy of self."""
 
-
-@register(*aten("max_unpool2d max_unpool3d value_selecting_reduction_backward"))
-def unpool(signature: Signature) -> Cost:
-    """Values go to the places that indices name; the rest is zero."""
-    return streamed(signature, "gather", 0)
-
-
-@register(*aten("index_copy index_fill masked_scatter"))
-def place(signature: Signature) -> Cost:
-    """A copy of self with other values at some places."""
-    return streamed(signature, "gather", 0)
+register(*COMPACTED, *PLACED)(gather)
 
 
 @register(*aten("_index_put_impl _unsafe_index_put index_put put"), attributes=("accumulate",))
 def put(signature: Signature) -> Cost:
     """The values are the last input."""
     adds = signature.inputs[-1].numel if signature.attribute("accumulate") else 0
-    return streamed(signature, "gather", adds)
+    return gather(signature, adds)
 
 
 @register("aten._unsafe_masked_index_put_accumulate")
 def put_accumulate(signature: Signature) -> Cost:
     """Always accumulates; the values are the last input."""
-    return streamed(signature, "gather", signature.inputs[-1].numel)
+    return gather(signature, signature.inputs[-1].numel)
 
 
 @register("aten.scatter", attributes=("reduce",))
 def scatter(signature: Signature) -> Cost:
     """self, index, and perhaps a source; accumulates only where `reduce` says how."""
     adds = signature.inputs[1].numel if signature.attribute("reduce") is not None else 0
-    return streamed(signature, "gather", adds)
+    return gather(signature, adds)
 
 
 @register(*aten("scatter_add scatter_reduce"))
 def scatter_accumulate(signature: Signature) -> Cost:
     """One combination per index."""
-    return streamed(signature, "gather", signature.inputs[1].numel)
+    return gather(signature, signature.inputs[1].numel)
 
 
 @register(*aten("index_add index_reduce"))
 def index_accumulate(signature: Signature) -> Cost:
     """One combination per element of the source, the last input."""
-    return streamed(signature, "gather", signature.inputs[-1].numel)
+    return gather(signature, signature.inputs[-1].numel)
 
 
 @register("aten.embedding_dense_backward")
 def embedding_backward(signature: Signature) -> Cost:
     """Adds each row of the gradient into a table that is written whole."""
-    return streamed(signature, "gather", signature.inputs[0].numel)
+    return gather(signature, signature.inputs[0].numel)
 
 
 # Bags of embeddings: rows are picked and reduced in one go
@@ -98,7 +85,7 @@ def embedding_bag_backward(signature: Signature) -> Cost:
     """grad, indices, ..., perhaps sample weights: each bag's gradient goes to every row it picked."""
     grad, indices = signature.inputs[:2]
     picked = indices.numel * grad.shape[-1]
-    return streamed(signature, "gather", picked * _flops_per_element(signature))
+    return gather(signature, picked * _flops_per_element(signature))
 
 
 @register("aten._embedding_bag_per_sample_weights_backward")

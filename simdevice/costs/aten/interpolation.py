@@ -1,25 +1,21 @@
-"""Resampling: 2 FLOPs for each source element that an output element is mixed from; nearest only copies."""
+"""Resampling in ATen: taps by operator."""
 
 from __future__ import annotations
 
+from functools import partial
+
+from simdevice.costs.arithmetic import movement
+from simdevice.costs.arithmetic.sampling import antialiased, mixed
 from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature, TensorSpec
-from simdevice.units import ceil_div
+from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
 
-NEAREST = aten("""
-    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d
-""")
-
-
-@register(*NEAREST)
-def nearest(signature: Signature) -> Cost:
-    """Each output element is a copy."""
-    return streamed(signature, "movement", 0)
-
+register(
+    *aten("_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"),
+    *aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d"),
+)(movement)
 
 NEAREST_BACKWARD = aten("""
     _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
@@ -33,104 +29,28 @@ def nearest_backward(signature: Signature) -> Cost:
     return streamed(signature, "reduction", signature.inputs[0].numel)
 
 
-def _mixed(signature: Signature, fine: TensorSpec, taps: int) -> Cost:
-    """`fine` is the interpolated side: the output, or backward its gradient."""
-    return streamed(signature, "pooling", 2 * taps * fine.numel)
+TAPS = {"linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16}
+"""2 per dimension, cubic 4."""
+
+LOBES = {"bilinear2d": 2, "bicubic2d": 4, "lanczos2d": 6}
+"""Support of the antialiasing filters: a triangle, a cubic, a Lanczos of three lobes each side."""
 
 
-@register("aten.upsample_linear1d")
-def linear(signature: Signature) -> Cost:
-    """2 taps."""
-    return _mixed(signature, signature.outputs[0], 2)
+def _forward(signature: Signature, taps: int) -> Cost:
+    return mixed(signature, signature.outputs[0], taps)
 
 
-@register("aten.upsample_bilinear2d")
-def bilinear(signature: Signature) -> Cost:
-    """2 x 2 taps."""
-    return _mixed(signature, signature.outputs[0], 4)
+def _backward(signature: Signature, taps: int) -> Cost:
+    """Each gradient goes back to its taps."""
+    return mixed(signature, signature.inputs[0], taps)
 
 
-@register("aten.upsample_trilinear3d")
-def trilinear(signature: Signature) -> Cost:
-    """2 x 2 x 2 taps."""
-    return _mixed(signature, signature.outputs[0], 8)
-
-
-@register("aten.upsample_bicubic2d")
-def bicubic(signature: Signature) -> Cost:
-    """4 x 4 taps."""
-    return _mixed(signature, signature.outputs[0], 16)
-
-
-@register("aten.upsample_linear1d_backward")
-def linear_backward(signature: Signature) -> Cost:
-    """Each gradient goes back to its 2 taps."""
-    return _mixed(signature, signature.inputs[0], 2)
-
-
-@register("aten.upsample_bilinear2d_backward")
-def bilinear_backward(signature: Signature) -> Cost:
-    """Each gradient goes back to its 2 x 2 taps."""
-    return _mixed(signature, signature.inputs[0], 4)
-
-
-@register("aten.upsample_trilinear3d_backward")
-def trilinear_backward(signature: Signature) -> Cost:
-    """Each gradient goes back to its 2 x 2 x 2 taps."""
-    return _mixed(signature, signature.inputs[0], 8)
-
-
-@register("aten.upsample_bicubic2d_backward")
-def bicubic_backward(signature: Signature) -> Cost:
-    """Each gradient goes back to its 4 x 4 taps."""
-    return _mixed(signature, signature.inputs[0], 16)
-
-
-def _antialiased(signature: Signature, support: int, *, backward: bool = False) -> Cost:
-    """Columns first, then rows. Shrinking widens the filter: `support` taps at the coarser of the two spacings."""
-    small, large = (signature.outputs[0], signature.inputs[0])
-    source, target = (small, large) if backward else (large, small)
-    (high, wide), (tall, broad) = source.shape[-2:], target.shape[-2:]
-    images = target.numel // max(tall * broad, 1)
-    across = max(support, ceil_div(support * wide, max(broad, 1)))
-    down = max(support, ceil_div(support * high, max(tall, 1)))
-    return streamed(signature, "pooling", 2 * images * (high * broad * across + tall * broad * down))
-
-
-@register("aten._upsample_bilinear2d_aa")
-def antialiased_bilinear(signature: Signature) -> Cost:
-    """A triangle filter."""
-    return _antialiased(signature, 2)
-
-
-@register("aten._upsample_bicubic2d_aa")
-def antialiased_bicubic(signature: Signature) -> Cost:
-    """A cubic filter."""
-    return _antialiased(signature, 4)
-
-
-@register("aten._upsample_lanczos2d_aa")
-def antialiased_lanczos(signature: Signature) -> Cost:
-    """A Lanczos filter of three lobes each side."""
-    return _antialiased(signature, 6)
-
-
-@register("aten._upsample_bilinear2d_aa_backward")
-def antialiased_bilinear_backward(signature: Signature) -> Cost:
-    """The same taps, from the gradient to the smaller or larger source."""
-    return _antialiased(signature, 2, backward=True)
-
-
-@register("aten._upsample_bicubic2d_aa_backward")
-def antialiased_bicubic_backward(signature: Signature) -> Cost:
-    """The same taps, from the gradient to the smaller or larger source."""
-    return _antialiased(signature, 4, backward=True)
-
-
-@register("aten._upsample_lanczos2d_aa_backward")
-def antialiased_lanczos_backward(signature: Signature) -> Cost:
-    """The same taps, from the gradient to the smaller or larger source."""
-    return _antialiased(signature, 6, backward=True)
+for _kind, _count in TAPS.items():
+    register(f"aten.upsample_{_kind}")(partial(_forward, taps=_count))
+    register(f"aten.upsample_{_kind}_backward")(partial(_backward, taps=_count))
+for _kind, _lobes in LOBES.items():
+    register(f"aten._upsample_{_kind}_aa")(partial(antialiased, support=_lobes))
+    register(f"aten._upsample_{_kind}_aa_backward")(partial(antialiased, support=_lobes, backward=True))
 
 
 # Sampling at given points
@@ -149,7 +69,7 @@ def _taps(signature: Signature) -> int:
 )
 def grid_sample(signature: Signature) -> Cost:
     """input (N, C, *spatial), grid (N, *out, dims)."""
-    return _mixed(signature, signature.outputs[0], _taps(signature))
+    return mixed(signature, signature.outputs[0], _taps(signature))
 
 
 @register(
@@ -158,10 +78,10 @@ def grid_sample(signature: Signature) -> Cost:
 )
 def grid_sample_backward(signature: Signature) -> Cost:
     """grad_output, input, grid: the taps once for the gradient of the input, once for the grid's."""
-    return _mixed(signature, signature.inputs[0], 2 * _taps(signature))
+    return mixed(signature, signature.inputs[0], 2 * _taps(signature))
 
 
 @register("aten.cudnn_grid_sampler_backward")
 def cudnn_grid_sample_backward(signature: Signature) -> Cost:
     """input, grid, grad_output; always bilinear."""
-    return _mixed(signature, signature.inputs[2], 2 * _taps(signature))
+    return mixed(signature, signature.inputs[2], 2 * _taps(signature))

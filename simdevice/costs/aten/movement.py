@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, cost, elements
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.arithmetic import accumulated, moved, movement
+from simdevice.costs.aten._common import aten
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
@@ -40,24 +41,21 @@ LAYOUTS = aten("""
 """)
 
 
-@register(*COPIES, *COPIES_OF_VIEWS, *SCATTERED_VIEWS, *BACKWARD_OF_VIEWS, *PADDING, *LAYOUTS)
-def movement(signature: Signature) -> Cost:
-    """Every input read once, every output written once."""
-    return streamed(signature, "movement", 0)
+register(*COPIES, *COPIES_OF_VIEWS, *SCATTERED_VIEWS, *BACKWARD_OF_VIEWS, *PADDING, *LAYOUTS)(movement)
 
 
 @register(*aten("_copy_from copy copy_"))
 def copy(signature: Signature) -> Cost:
     """Reads the source only: the destination, where it is listed, is overwritten or a shape."""
     first = signature.name == "aten._copy_from"  # (source, destination); the others name the destination first
-    return cost("movement", 0, signature.inputs[:1] if first else signature.inputs[-1:], signature.outputs)
+    return moved("movement", 0, signature.inputs[:1] if first else signature.inputs[-1:], signature.outputs)
 
 
 @register("aten._foreach_copy")
 def copies(signature: Signature) -> Cost:
     """Destinations, where they are listed, come first and are not read."""
     sources = signature.inputs[-len(signature.outputs) :] if signature.outputs else ()
-    return cost("movement", 0, sources, signature.outputs)
+    return moved("movement", 0, sources, signature.outputs)
 
 
 ACCUMULATING = aten("""
@@ -65,14 +63,10 @@ ACCUMULATING = aten("""
     replication_pad2d_backward replication_pad3d_backward unfold_backward
 """)
 
-
-@register(*ACCUMULATING)
-def accumulate(signature: Signature) -> Cost:
-    """Places that several gradients came from are summed: 1 per element read. A second input gives the shape."""
-    return cost("reduction", elements(signature.inputs[:1]), signature.inputs[:1], signature.outputs)
+register(*ACCUMULATING)(accumulated)
 
 
 @register("aten._local_scalar_dense")
 def item(signature: Signature) -> Cost:
     """One element crosses to the host."""
-    return cost("transfer", 0, signature.inputs, ())
+    return moved("transfer", 0, signature.inputs, ())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, lookup
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.arithmetic import lookup, norm
+from simdevice.costs.aten._common import aten
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
-
-FLOPS_PER_ELEMENT = 5
 
 FORWARD = aten("""
     _batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional _fused_rms_norm
@@ -17,11 +16,7 @@ FORWARD = aten("""
     native_batch_norm native_group_norm native_layer_norm quantized_batch_norm renorm rms_norm
 """)
 
-
-@register(*FORWARD)
-def norm(signature: Signature) -> Cost:
-    """The first input is what is normalised; eval mode counts the same."""
-    return streamed(signature, "norm", FLOPS_PER_ELEMENT * signature.inputs[0].numel)
+register(*FORWARD)(norm)
 
 
 GRAD_FIRST = aten("""
@@ -39,7 +34,7 @@ def norm_backward(signature: Signature) -> Cost:
     The gradient of the input needs the normalised input, two sums and their correction; those of
     the parameters two more sums.
     """
-    return streamed(signature, "norm", 2 * FLOPS_PER_ELEMENT * signature.inputs[0].numel)
+    return norm(signature, 10)
 
 
 # The pieces of a batch norm whose statistics are gathered from several devices. Each is one pass.
@@ -48,19 +43,19 @@ def norm_backward(signature: Signature) -> Cost:
 @register(*aten("batch_norm_backward_reduce batch_norm_stats batch_norm_update_stats"))
 def batch_statistics(signature: Signature) -> Cost:
     """Sums over the batch: 2 per input element (a mean and a second moment, or two gradient sums)."""
-    return streamed(signature, "norm", 2 * signature.inputs[0].numel)
+    return norm(signature, 2)
 
 
 @register(*aten("batch_norm_backward_elemt batch_norm_elemt"))
 def batch_scale(signature: Signature) -> Cost:
     """Subtract, scale and shift by statistics that are already known: 3 per element."""
-    return streamed(signature, "norm", 3 * signature.inputs[0].numel)
+    return norm(signature, 3)
 
 
 @register(*aten("batch_norm_gather_stats batch_norm_gather_stats_with_counts"))
 def merge_statistics(signature: Signature) -> Cost:
     """Statistics of several devices into one: 5 per element of the means (the second input)."""
-    return streamed(signature, "norm", FLOPS_PER_ELEMENT * signature.inputs[1].numel)
+    return norm(signature, of=1)
 
 
 @register("aten.embedding_renorm")
@@ -70,4 +65,4 @@ def embedding_renorm(signature: Signature) -> Cost:
     rows = indices.numel * (table.numel // max(table.shape[0], 1))
     read = lookup(signature, rows)
     written = read.bytes_read - indices.nbytes
-    return Cost("norm", FLOPS_PER_ELEMENT * rows, read.bytes_read, written, read.weight_bytes)
+    return Cost("norm", 5 * rows, read.bytes_read, written, read.weight_bytes)

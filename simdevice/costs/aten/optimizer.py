@@ -5,7 +5,8 @@ The foreach forms (`_foreach_add_`, ...) are elementwise operators and live in `
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, cost, elements
+from simdevice.costs.arithmetic import elements, moved
+from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
@@ -20,7 +21,7 @@ def _step(signature: Signature, lists: int, flops_per_parameter: int) -> Cost:
     count = len(signature.outputs) // lists
     parameters = elements(signature.outputs[:count])
     written = (*signature.outputs[:count], *signature.outputs[2 * count :])
-    return cost("elementwise", flops_per_parameter * parameters, signature.inputs, written)
+    return moved("elementwise", flops_per_parameter * parameters, signature.inputs, written)
 
 
 @register(*aten("_fused_adam _fused_adamw"), attributes=("weight_decay", "amsgrad", "maximize"))

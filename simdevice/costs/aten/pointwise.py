@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, elements
+from simdevice.costs.arithmetic import elementwise
+from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -67,17 +68,20 @@ FOREACH = aten("""
     _foreach_sqrt _foreach_sub _foreach_tan _foreach_tanh _foreach_trunc
 """)
 
+IN_PLACE_SHIFTS = aten("__ilshift__ __irshift__")
+"""In-place forms whose names no trailing underscore tells."""
 
-@register(*ARITHMETIC, *FUNCTIONS, *ACTIVATIONS, *BACKWARD, *DROPOUT, *SAMPLED, *QUANTISED, *FOREACH)
-def pointwise(signature: Signature) -> Cost:
-    """Every element of every output (a mask that is returned too is an output)."""
-    return streamed(signature, "elementwise", elements(signature.outputs))
-
-
-@register(*aten("__ilshift__ __irshift__"))
-def in_place_shift(signature: Signature) -> Cost:
-    """In-place forms whose names no trailing underscore tells."""
-    return streamed(signature, "elementwise", elements(signature.outputs))
+register(
+    *ARITHMETIC,
+    *FUNCTIONS,
+    *ACTIVATIONS,
+    *BACKWARD,
+    *DROPOUT,
+    *SAMPLED,
+    *QUANTISED,
+    *FOREACH,
+    *IN_PLACE_SHIFTS,
+)(elementwise)
 
 
 LOSSES = aten("""
@@ -102,16 +106,16 @@ LOSSES_BACKWARD = aten("""
 @register(*LOSSES_BACKWARD)
 def loss_backward(signature: Signature) -> Cost:
     """1 per element of the gradient."""
-    return streamed(signature, "elementwise", elements(signature.outputs[:1]))
+    return elementwise(signature, outputs=1)
 
 
 @register("aten.quantize_per_tensor_dynamic")
 def quantize_dynamic(signature: Signature) -> Cost:
     """Finds the range (1 per input element), then quantises (1 per output element)."""
-    return streamed(signature, "elementwise", signature.inputs[0].numel + elements(signature.outputs))
+    return elementwise(signature, more=signature.inputs[0].numel)
 
 
 @register(*aten("_fused_moving_avg_obs_fq_helper _fused_moving_avg_obs_fq_helper_functional"))
 def observe_and_fake_quantize(signature: Signature) -> Cost:
     """Finds the range (1 per input element), then quantises into output and mask."""
-    return streamed(signature, "elementwise", signature.inputs[0].numel + elements(signature.outputs[:2]))
+    return elementwise(signature, outputs=2, more=signature.inputs[0].numel)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, ceil_log2, cost, elements
+from simdevice.costs.arithmetic import ceil_log2, elements, elementwise, moved, pooling, reduction
+from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 from simdevice.records.dtypes import nbytes
@@ -15,24 +16,23 @@ REDUCTIONS = aten("""
     mean median nanmean nanmedian nansum native_norm norm prod std std_mean sum var var_mean
 """)
 
+EVEN_BINS = aten("_histogramdd_bin_edges _histogramdd_from_bin_cts")
+"""Each coordinate finds its bin by one division (or takes part in one search of the range)."""
 
-@register(*REDUCTIONS)
-def reduction(signature: Signature) -> Cost:
-    """The first input is what is reduced; selections (median, k-th value) count as one pass."""
-    return streamed(signature, "reduction", signature.inputs[0].numel)
+register(*REDUCTIONS, *EVEN_BINS, "aten.segment_reduce")(reduction)
 
 
 @register(*aten("_cummax_helper _cummin_helper"))
 def running_extreme(signature: Signature) -> Cost:
     """Scans self into given values and indices, which are only written."""
-    return cost("reduction", signature.inputs[0].numel, signature.inputs[:1], signature.outputs)
+    return moved("reduction", signature.inputs[0].numel, signature.inputs[:1], signature.outputs)
 
 
 @register(*aten("max min"))
 def extreme(signature: Signature) -> Cost:
     """Of one tensor a reduction; of two an elementwise operator."""
     if len(signature.inputs) == 2:
-        return streamed(signature, "elementwise", elements(signature.outputs))
+        return elementwise(signature)
     return reduction(signature)
 
 
@@ -90,12 +90,6 @@ def histogram(signature: Signature) -> Cost:
     return streamed(signature, "reduction", signature.inputs[0].numel * ceil_log2(signature.outputs[-1].numel))
 
 
-@register(*aten("_histogramdd_bin_edges _histogramdd_from_bin_cts"))
-def histogram_of_even_bins(signature: Signature) -> Cost:
-    """Each coordinate finds its bin by one division (or takes part in one search of the range)."""
-    return streamed(signature, "reduction", signature.inputs[0].numel)
-
-
 @register("aten._histogramdd_from_bin_tensors")
 def histogram_of_given_bins(signature: Signature) -> Cost:
     """Each coordinate finds its bin among the edges of its dimension."""
@@ -113,16 +107,10 @@ def multinomial(signature: Signature) -> Cost:
     return streamed(signature, "reduction", source.numel + draws)
 
 
-@register("aten.segment_reduce")
-def segments(signature: Signature) -> Cost:
-    """1 per input element, whatever the segments."""
-    return streamed(signature, "reduction", signature.inputs[0].numel)
-
-
 @register("aten._segment_reduce_backward")
 def segments_backward(signature: Signature) -> Cost:
     """1 per element of the gradient of the data."""
-    return streamed(signature, "elementwise", elements(signature.outputs))
+    return elementwise(signature)
 
 
 @register("aten._amp_foreach_non_finite_check_and_unscale")
@@ -148,11 +136,7 @@ POOLING = aten("""
     quantized_max_pool2d quantized_max_pool3d
 """)
 
-
-@register(*POOLING)
-def pooling(signature: Signature) -> Cost:
-    """1 per input element."""
-    return streamed(signature, "pooling", signature.inputs[0].numel)
+register(*POOLING)(pooling)
 
 
 @register(
@@ -163,7 +147,7 @@ def pooling(signature: Signature) -> Cost:
 )
 def average_backward(signature: Signature) -> Cost:
     """1 per element of the pooled input, as forward: that is the gradient's size. The input gives its shape only."""
-    return cost("pooling", elements(signature.outputs[:1]), signature.inputs[:1], signature.outputs)
+    return moved("pooling", elements(signature.outputs[:1]), signature.inputs[:1], signature.outputs)
 
 
 WITH_INDICES = aten("""
@@ -176,7 +160,7 @@ WITH_INDICES = aten("""
 def maximum_backward(signature: Signature) -> Cost:
     """grad_output, input, indices: the input gives its shape only."""
     grad, _, indices = signature.inputs
-    return cost("pooling", elements(signature.outputs[:1]), (grad, indices), signature.outputs)
+    return moved("pooling", elements(signature.outputs[:1]), (grad, indices), signature.outputs)
 
 
 @register(*aten("max_pool2d_backward mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward"))

@@ -1,114 +1,107 @@
-"""Recurrent layers and cells: every weight meets every step once; the gates' arithmetic is elementwise."""
+"""Recurrent layers and cells of ATen: where their parameters stand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from simdevice.costs.aten._common import aten, elements
+from simdevice.costs.arithmetic.recurrent import GRU, LSTM, RNN, Cell, Layer, layers, stack_of
+from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature, TensorSpec
+from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
 
-LSTM_FLOPS_PER_UNIT = 13
-"""4 gates: add the two products (4), activate (4); c' = f*c + i*g (3); h = o*tanh(c') (2)."""
 
-GRU_FLOPS_PER_UNIT = 10
-"""r and z: add, activate (4); n = tanh(x + r*h) (3); h' = n + z*(h - n) (3)."""
+def _layer(signature: Signature, *, backward: bool) -> Cost:
+    """One layer and direction of oneDNN: the sequence (steps, batch, features), two weights, two biases, states.
 
-RNN_FLOPS_PER_UNIT = 2
-"""Add the two products, activate."""
-
-GATES = {LSTM_FLOPS_PER_UNIT: 4, GRU_FLOPS_PER_UNIT: 3, RNN_FLOPS_PER_UNIT: 1}
-
-
-def _layers(signature: Signature, per_unit: int, parameters: Sequence[TensorSpec], passes: int = 1) -> Cost:
-    """The first input holds the sequence: all but its last dimension are steps. Matrices among the parameters are
-    weights (2 FLOPs per element and step), vectors biases (1).
-
-    Weights come in pairs (input and hidden), each with a row per gate and unit.
+    oneDNN and cuDNN number their cells: 0 and 1 are plain RNNs, 2 LSTM, 3 GRU.
     """
-    sequence = signature.inputs[0]
-    steps = sequence.numel // max(sequence.shape[-1], 1)
-    weights = [t for t in parameters if len(t.shape) == 2]
-    biases = [t for t in parameters if len(t.shape) == 1]
-    units = sum(t.shape[0] for t in weights) // (2 * GATES[per_unit])
-    per_step = 2 * elements(weights) + elements(biases) + per_unit * units
-    return streamed(signature, "matmul", passes * steps * per_step)
-
-
-def _mode(signature: Signature) -> int:
-    """oneDNN and cuDNN number their cells: 0 and 1 are plain RNNs, 2 LSTM, 3 GRU."""
-    return {2: LSTM_FLOPS_PER_UNIT, 3: GRU_FLOPS_PER_UNIT}.get(signature.attribute("mode", 0), RNN_FLOPS_PER_UNIT)
+    cell = {2: LSTM, 3: GRU}.get(signature.attribute("mode", 0), RNN)
+    sequence, weight, recurrent = (t.shape for t in signature.inputs[:3])
+    units = weight[0] // cell.gates
+    biases = sum(t.shape[0] for t in signature.inputs[3:5] if len(t.shape) == 1)
+    only = Layer(0, 1, 2, weight[1], units, recurrent[1], biases)
+    rows = signature.inputs[0].numel // max(sequence[-1], 1)
+    return layers(signature, cell, [only], sequence[0], rows, backward=backward)
 
 
 @register("aten.mkldnn_rnn_layer", attributes=("mode",))
 def layer(signature: Signature) -> Cost:
-    """One layer and direction of oneDNN: the sequence, two weights, two biases, states."""
-    return _layers(signature, _mode(signature), signature.inputs[1:5])
+    """Forward."""
+    return _layer(signature, backward=False)
 
 
 @register("aten.mkldnn_rnn_layer_backward", attributes=("mode",))
 def layer_backward(signature: Signature) -> Cost:
     """Gradients of inputs and of weights: twice the forward."""
-    return _layers(signature, _mode(signature), signature.inputs[1:5], passes=2)
+    return _layer(signature, backward=True)
 
 
 # Whole stacks, where a program was traced before they are decomposed
 
+STACK = ("batch_first", "bidirectional")
 
-def _stack(signature: Signature, per_unit: int, states: int) -> Cost:
-    """The sequence, for a packed one its batch sizes, the states, then every layer's parameters."""
+
+def _stack(signature: Signature, cell: Cell, states: int) -> Cost:
+    """The sequence, the states, then every layer's parameters. Of a packed sequence the data (rows, features) and the
+    batch size of each step, which is data: rows are shared out evenly over the steps."""
+    sequence = signature.inputs[0]
     packed = len(signature.inputs[1].shape) == 1
-    return _layers(signature, per_unit, signature.inputs[1 + packed + states :])
+    steps = signature.inputs[1].numel if packed else sequence.shape[bool(signature.attribute("batch_first"))]
+    stack = stack_of(signature, cell, 1 + packed + states, 1 + bool(signature.attribute("bidirectional")))
+    return layers(signature, cell, stack, steps, sequence.numel // max(sequence.shape[-1], 1))
 
 
-@register("aten.lstm")
+@register("aten.lstm", attributes=STACK)
 def lstm(signature: Signature) -> Cost:
     """Two states: hidden and cell."""
-    return _stack(signature, LSTM_FLOPS_PER_UNIT, states=2)
+    return _stack(signature, LSTM, states=2)
 
 
-@register("aten.gru")
+@register("aten.gru", attributes=STACK)
 def gru(signature: Signature) -> Cost:
     """One state."""
-    return _stack(signature, GRU_FLOPS_PER_UNIT, states=1)
+    return _stack(signature, GRU, states=1)
 
 
-@register(*aten("rnn_relu rnn_tanh"))
+@register(*aten("rnn_relu rnn_tanh"), attributes=STACK)
 def rnn(signature: Signature) -> Cost:
     """One state."""
-    return _stack(signature, RNN_FLOPS_PER_UNIT, states=1)
+    return _stack(signature, RNN, states=1)
 
 
 # Cells: the products were taken before, as matmuls
 
 
-def _cell(signature: Signature, flops_per_unit: int, hidden: int) -> Cost:
-    """`hidden` units of the whole batch; biases add 1 per gate and unit."""
+def _cell(signature: Signature, cell: Cell) -> Cost:
+    """input_gates, hidden_gates of (batch, gates * units), the state, perhaps two biases: 1 per gate and unit each."""
     gates, biases = signature.inputs[0].numel, [t for t in signature.inputs[2:] if len(t.shape) == 1]
-    return streamed(signature, "elementwise", flops_per_unit * hidden + gates * len(biases))
+    return streamed(signature, "elementwise", cell.flops_per_unit * (gates // cell.gates) + gates * len(biases))
 
 
 @register("aten._thnn_fused_lstm_cell")
 def lstm_cell(signature: Signature) -> Cost:
-    """input_gates, hidden_gates of (batch, 4*hidden), the cell state, perhaps two biases."""
-    return _cell(signature, LSTM_FLOPS_PER_UNIT, signature.inputs[0].numel // 4)
+    """4 gates."""
+    return _cell(signature, LSTM)
 
 
 @register("aten._thnn_fused_gru_cell")
 def gru_cell(signature: Signature) -> Cost:
-    """input_gates, hidden_gates of (batch, 3*hidden), the hidden state, perhaps two biases."""
-    return _cell(signature, GRU_FLOPS_PER_UNIT, signature.inputs[0].numel // 3)
+    """3 gates."""
+    return _cell(signature, GRU)
+
+
+def _cell_backward(signature: Signature, cell: Cell) -> Cost:
+    """Twice the forward per unit; the first output holds the gradients of all gates."""
+    return streamed(signature, "elementwise", 2 * cell.flops_per_unit * signature.outputs[0].numel // cell.gates)
 
 
 @register(*aten("_thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward"))
 def lstm_cell_backward(signature: Signature) -> Cost:
-    """Twice the forward per unit; the first output holds the gradients of four gates."""
-    return streamed(signature, "elementwise", 2 * LSTM_FLOPS_PER_UNIT * signature.outputs[0].numel // 4)
+    """4 gates."""
+    return _cell_backward(signature, LSTM)
 
 
 @register("aten._thnn_fused_gru_cell_backward")
 def gru_cell_backward(signature: Signature) -> Cost:
-    """Twice the forward per unit; the first output holds the gradients of three gates."""
-    return streamed(signature, "elementwise", 2 * GRU_FLOPS_PER_UNIT * signature.outputs[0].numel // 3)
+    """3 gates."""
+    return _cell_backward(signature, GRU)

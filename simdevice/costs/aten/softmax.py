@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from simdevice.costs.arithmetic import softmax
 from simdevice.costs.aten._common import aten
-from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature
+from simdevice.costs.registry import register
 
 __all__: list[str] = []
 
@@ -12,8 +12,4 @@ FORWARD = aten("_log_softmax _masked_softmax _safe_softmax _softmax log_softmax 
 
 BACKWARD = aten("_log_softmax_backward_data _masked_softmax_backward _softmax_backward_data")
 
-
-@register(*FORWARD, *BACKWARD)
-def softmax(signature: Signature) -> Cost:
-    """The first input is the scores, or their gradient: backward multiplies, sums, subtracts and multiplies again."""
-    return streamed(signature, "softmax", 5 * signature.inputs[0].numel)
+register(*FORWARD, *BACKWARD)(softmax)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import aten, ceil_log2, elements
+from simdevice.costs.arithmetic import ceil_log2, elements, merge_sort, top_k
+from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
-
-MERGE = "comparisons of a merge sort: n*ceil(log2 n)"
 
 
 def _length(signature: Signature, default: int = -1) -> int:
@@ -21,29 +20,28 @@ def _length(signature: Signature, default: int = -1) -> int:
 @register(*aten("argsort mode msort sort"), attributes=("dim",))
 def sort(signature: Signature) -> Cost:
     """Each line along `dim` on its own."""
-    return streamed(signature, "sort", signature.inputs[0].numel * ceil_log2(_length(signature)), reason=MERGE)
+    return merge_sort(signature, signature.inputs[0].numel, _length(signature))
 
 
 @register("aten.topk", attributes=("k",))
 def topk(signature: Signature) -> Cost:
     """Each element is compared with the smallest kept; a heap of k keeps order."""
-    comparisons = signature.inputs[0].numel * (1 + ceil_log2(signature.attribute("k", 1)))
-    return streamed(signature, "sort", comparisons, reason="comparisons of a heap of k: n*(1 + ceil(log2 k))")
+    return top_k(signature, signature.attribute("k", 1))
 
 
 @register(*aten("_unique _unique2"))
 def unique(signature: Signature) -> Cost:
     """Sorts all elements, then compares neighbours."""
     count = signature.inputs[0].numel
-    return streamed(signature, "sort", count * (1 + ceil_log2(count)), reason=MERGE)
+    return merge_sort(signature, count, count, passes=1)
 
 
 @register(*aten("unique_dim unique_dim_consecutive"), attributes=("dim",))
 def unique_along(signature: Signature) -> Cost:
     """Sorts slices along `dim`; comparing two slices costs their elements."""
     count = signature.inputs[0].numel
-    sorted_first = 0 if "consecutive" in signature.name else ceil_log2(_length(signature, 0))
-    return streamed(signature, "sort", count * (1 + sorted_first), reason=MERGE)
+    length = 1 if "consecutive" in signature.name else _length(signature, 0)
+    return merge_sort(signature, count, length, passes=1)
 
 
 @register("aten.unique_consecutive")
@@ -56,7 +54,7 @@ def unique_consecutive(signature: Signature) -> Cost:
 def isin(signature: Signature) -> Cost:
     """Sorts both sets together, then compares neighbours."""
     count = elements(signature.inputs)
-    return streamed(signature, "sort", count * (1 + ceil_log2(count)), reason=MERGE)
+    return merge_sort(signature, count, count, passes=1)
 
 
 @register("aten.searchsorted")

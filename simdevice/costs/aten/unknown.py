@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten import _common
+from simdevice.costs import arithmetic
 from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import base_name, register
 from simdevice.records import Cost, Signature
@@ -49,4 +49,4 @@ UNKNOWN: dict[str, str] = {name: reason for reason, names in _REASONS.items() fo
 def unknown(signature: Signature) -> Cost:
     """FLOPs unknown: totals become lower bounds."""
     name = signature.name
-    return _common.unknown(signature, UNKNOWN[name if name in UNKNOWN else base_name(name)])
+    return arithmetic.unknown(signature, UNKNOWN[name if name in UNKNOWN else base_name(name)])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from simdevice.costs.arithmetic import free
 from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register
-from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
 
@@ -39,8 +39,4 @@ MARKERS = tuple(
 )
 """What `torch.profiler.record_function` leaves in a program, optimizer steps included."""
 
-
-@register(*VIEWS, *ALLOCATIONS, *QUESTIONS, *MARKERS)
-def free(signature: Signature) -> Cost:
-    """Nothing is read, nothing written."""
-    return Cost("view", 0, bytes_read=0, bytes_written=0)
+register(*VIEWS, *ALLOCATIONS, *QUESTIONS, *MARKERS)(free)

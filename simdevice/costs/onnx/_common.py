@@ -1,11 +1,10 @@
-"""What the ONNX cost rules share: naming operators and inputs. No rule of its own."""
+"""What the ONNX tables share: naming operators and inputs. No rule of its own."""
 
 from __future__ import annotations
 
-from simdevice.costs.aten._common import ceil_log2, cost, elements, lookup, unknown
 from simdevice.records import Signature, TensorSpec
 
-__all__ = ["ceil_log2", "cost", "elements", "lookup", "microsoft", "named", "onnx", "unknown"]
+__all__ = ["microsoft", "ml", "named", "onnx", "places"]
 
 
 def onnx(names: str) -> tuple[str, ...]:
@@ -18,6 +17,16 @@ def microsoft(names: str) -> tuple[str, ...]:
     return tuple(f"com.microsoft.{name}" for name in names.split())
 
 
+def ml(names: str) -> tuple[str, ...]:
+    """The same in the domain of classical models."""
+    return tuple(f"ai.onnx.ml.{name}" for name in names.split())
+
+
 def named(signature: Signature) -> dict[str, TensorSpec]:
     """Inputs by their formal names; needs the attribute "given"."""
     return dict(zip(signature.attribute("given", ()), signature.inputs, strict=False))
+
+
+def places(signature: Signature) -> dict[str, int]:
+    """Where each input stands, by its formal name; needs the attribute "given"."""
+    return {name: i for i, name in enumerate(signature.attribute("given", ()))}

@@ -1,81 +1,93 @@
-"""Matrix products: 2 FLOPs per multiply-add, and 1 per output element for a bias."""
+"""Matrix products of ONNX: which inputs are the operands, how they are stored, and what else is fused."""
 
 from __future__ import annotations
 
 from math import prod
 
-from simdevice.costs.onnx._common import elements, microsoft, onnx, unknown
+from simdevice.costs.arithmetic import contraction, elementwise, movement, products, unknown
+from simdevice.costs.arithmetic.products import dims_of
+from simdevice.costs.onnx._common import microsoft, onnx, places
 from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature, TensorSpec
+from simdevice.records import Cost, Extra, Signature, TensorSpec
 
 __all__: list[str] = []
 
-
-def _product(signature: Signature, depth: int, extra: int = 0) -> Cost:
-    """The first output's elements, each a sum over `depth`, and `extra` more operations for each."""
-    return streamed(signature, "matmul", elements(signature.outputs[:1]) * (2 * depth + extra))
+register(*onnx("MatMul MatMulInteger"), *microsoft("MatMulInteger16"))(products.matmul)
+"""(..., M, K) x (..., K, N). Zero points and scales belong to the multiply-add."""
 
 
-@register(*onnx("MatMul MatMulInteger QLinearMatMul"), *microsoft("MatMulInteger16 MatMulBnb4"))
-def product(signature: Signature) -> Cost:
-    """(..., M, K) x (..., K, N). Zero points and scales belong to the multiply-add."""
-    return _product(signature, signature.inputs[0].shape[-1])
+@register("onnx.QLinearMatMul")
+def quantized_product(signature: Signature) -> Cost:
+    """a, its scale and zero point, then b."""
+    return products.matmul(signature, 0, 3)
 
 
-@register("onnx.Gemm", attributes=("transA",))
+@register("com.microsoft.MatMulBnb4")
+def block_product(signature: Signature) -> Cost:
+    """B is packed to four bits per element in blocks of a scale."""
+    return products.linear(signature, packed=True)
+
+
+def _stored(signature: Signature, b: int, *, bias: bool = False, activation: int = 0) -> Cost:
+    """Operands that may be stored transposed (`transA`, `transB`), A's rows even as its first dimension."""
+    left, right = signature.inputs[0].shape, signature.inputs[b].shape
+    if signature.attribute("transA"):
+        left = (*left[1:-1], left[-1], left[0]) if signature.attribute("transBatchA") else _swapped(left)
+    if signature.attribute("transB"):
+        right = (*right[1:-1], right[0], right[-1]) if signature.attribute("transBatchB") else right
+        right = _swapped(right)
+    return products.matmul(signature, 0, b, dims=dims_of(left, right), bias=bias, activation=activation)
+
+
+def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], *shape[:-3:-1])
+
+
+STORED = ("transA", "transB")
+
+
+@register("onnx.Gemm", attributes=STORED)
 def gemm(signature: Signature) -> Cost:
     """A third tensor is the bias."""
-    return _product(signature, _depth(signature, "transA"), int(len(signature.inputs) > 2))
+    return _stored(signature, 1, bias=len(signature.inputs) > 2)
 
 
-def _depth(signature: Signature, transposed: str) -> int:
-    """The contracted length of the left operand."""
-    return signature.inputs[0].shape[-2 if signature.attribute(transposed) else -1]
-
-
-@register(*microsoft("FusedMatMul TransposeMatMul GemmFloat8"), attributes=("transA", "transBatchA"))
+@register(*microsoft("FusedMatMul TransposeMatMul GemmFloat8"), attributes=(*STORED, "transBatchA", "transBatchB"))
 def fused_product(signature: Signature) -> Cost:
-    """A product of operands that may be stored transposed, A's rows even as its first dimension."""
-    if signature.attribute("transA") and signature.attribute("transBatchA"):
-        return _product(signature, signature.inputs[0].shape[0])
-    return _product(signature, _depth(signature, "transA"))
+    """A product of operands that may be stored transposed."""
+    return _stored(signature, 1)
 
 
-@register("com.microsoft.FusedMatMulActivation", attributes=("transA",))
+@register("com.microsoft.FusedMatMulActivation", attributes=STORED)
 def product_activation(signature: Signature) -> Cost:
     """The product, then a function of each output element."""
-    return _product(signature, _depth(signature, "transA"), 1)
+    return _stored(signature, 1, activation=1)
 
 
-@register("com.microsoft.FusedGemm", attributes=("transA",))
+@register("com.microsoft.FusedGemm", "com.microsoft.GemmFastGelu", attributes=STORED)
 def gemm_activation(signature: Signature) -> Cost:
     """The product, perhaps a bias, then a function of each output element."""
-    return _product(signature, _depth(signature, "transA"), 1 + int(len(signature.inputs) > 2))
+    return _stored(signature, 1, bias=len(signature.inputs) > 2, activation=1)
 
 
-@register("com.microsoft.GemmFastGelu")
-def gemm_gelu(signature: Signature) -> Cost:
-    """X x W, perhaps a bias, GELU."""
-    return _product(signature, signature.inputs[0].shape[-1], 1 + int(len(signature.inputs) > 2))
-
-
-@register("com.microsoft.QGemm", attributes=("transA", "given"))
+@register("com.microsoft.QGemm", attributes=(*STORED, "given"))
 def quantized_gemm(signature: Signature) -> Cost:
     """A and B with scales and zero points, perhaps a bias C."""
-    return _product(signature, _depth(signature, "transA"), int("C" in signature.attribute("given", ())))
+    stands = places(signature)
+    return _stored(signature, stands.get("B", 3), bias="C" in stands)
 
 
 @register(*microsoft("DynamicQuantizeMatMul MatMulIntegerToFloat"), attributes=("given",))
 def product_to_float(signature: Signature) -> Cost:
     """Integer products scaled to floats, perhaps a bias."""
-    return _product(signature, signature.inputs[0].shape[-1], int("bias" in signature.attribute("given", ())))
+    return products.matmul(signature, bias="bias" in places(signature))
 
 
 @register("com.microsoft.MatMulNBits", attributes=("K", "given"))
 def packed_product(signature: Signature) -> Cost:
     """B is packed to a few bits per element, K x N of them."""
     depth = signature.attribute("K") or signature.inputs[0].shape[-1]
-    return _product(signature, depth, int("bias" in signature.attribute("given", ())))
+    return products.linear(signature, depth=depth, packed=True, bias="bias" in places(signature))
 
 
 @register("onnx.Einsum", attributes=("equation",))
@@ -84,37 +96,47 @@ def einsum(signature: Signature) -> Cost:
 
     Two operands with a summed index are a matrix product: 2 per combination. One operand is a sum, or moved.
     """
-    sizes = _sizes(signature.attribute("equation", ""), signature.inputs)
-    if sizes is None:
+    terms = _terms(signature.attribute("equation", ""), signature.inputs)
+    if terms is None:
         return unknown(signature, "an equation that doesn't fit its operands")
-    combinations, outputs = prod(sizes.values()), elements(signature.outputs)
-    operands, summed = len(signature.inputs), prod(sizes.values()) > elements(signature.outputs)
+    names, result = terms
+    sizes: dict[str, int] = {}
+    for term, tensor in zip(names, signature.inputs, strict=True):
+        for name, size in zip(term, tensor.shape, strict=True):
+            sizes[name] = max(sizes.get(name, 1), size)
+    combinations, operands = prod(sizes.values()), len(names)
+    summed = combinations > sum(t.numel for t in signature.outputs)
     if operands == 1:
-        category, flops = ("reduction", combinations) if summed else ("movement", 0)
-        return streamed(signature, category, flops)
+        return streamed(signature, "reduction", combinations) if summed else movement(signature)
     if not summed:
-        return streamed(signature, "elementwise", (operands - 1) * outputs)
-    return streamed(signature, "matmul", operands * combinations)
+        return elementwise(signature, operands - 1)
+    if operands == 2:
+        return products.einsum(signature, sizes, names, result)
+    return contraction(signature, "matmul", (), [Extra(f"product of {operands}", operands * combinations, staged=True)])
 
 
-def _sizes(equation: str, inputs: tuple[TensorSpec, ...]) -> dict[str, int] | None:
-    """The size of each index; "..." stands for as many as are left, counted from the right."""
-    terms = equation.replace(" ", "").split("->")[0].split(",")
+def _terms(equation: str, inputs: tuple[TensorSpec, ...]) -> tuple[list[list[str]], list[str]] | None:
+    """The indices of each operand and of the result; "..." stands for as many as are left, counted from the right."""
+    written, arrow, kept = equation.replace(" ", "").partition("->")
+    terms = written.split(",")
     if len(terms) != len(inputs):
         return None
-    sizes: dict[str, int] = {}
+    names = []
     for term, tensor in zip(terms, inputs, strict=True):
         head, dots, tail = term.partition("...")
         rest = len(tensor.shape) - len(head) - len(tail)
         if rest < 0 or (rest and not dots):
             return None
-        names = [*head, *(f"...{i}" for i in range(rest, 0, -1)), *tail]
-        for name, size in zip(names, tensor.shape, strict=True):
-            sizes[name] = max(sizes.get(name, 1), size)
-    return sizes
+        names.append([*head, *(f"...{i}" for i in range(rest, 0, -1)), *tail])
+    seen = [name for term in names for name in term]
+    if arrow:
+        result = [name for name in seen if name in kept or (name.startswith("...") and "..." in kept)]
+    else:  # without an arrow, what occurs once is kept
+        result = [name for name in seen if seen.count(name) == 1 or name.startswith("...")]
+    return names, result
 
 
 @register("onnx.AffineGrid")
 def affine_grid(signature: Signature) -> Cost:
-    """Each grid point is its homogeneous coordinates times theta (N, d, d+1)."""
-    return streamed(signature, "matmul", 2 * elements(signature.outputs) * signature.inputs[0].shape[-1])
+    """theta (N, d, d+1)."""
+    return products.affine_grid(signature, signature.inputs[0])

@@ -1,77 +1,108 @@
-"""Convolutions: 2 FLOPs per multiply-add, and 1 per output element for a bias."""
+"""Convolutions of ONNX: where the weight stands, and what else is fused."""
 
 from __future__ import annotations
 
 from math import prod
 
-from simdevice.costs.onnx._common import microsoft
-from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature, TensorSpec
+from simdevice.costs.arithmetic import contraction
+from simdevice.costs.arithmetic.basics import product_of
+from simdevice.costs.arithmetic.convolution import convolve
+from simdevice.costs.arithmetic.products import outputs_extra
+from simdevice.costs.onnx._common import microsoft, places
+from simdevice.costs.registry import register
+from simdevice.records import INSIDE, Cost, Extra, Signature
 
 __all__: list[str] = []
 
-
-def _convolution(signature: Signature, weight: TensorSpec, extra: int, more: int = 0) -> Cost:
-    """Each output element meets the weight's trailing dimensions, C_in/groups * kernel (channels first or last)."""
-    outputs = signature.outputs[0].numel
-    return streamed(signature, "convolution", outputs * (2 * prod(weight.shape[1:]) + extra) + more)
+SLIDES = ("group", "strides", "dilations")
+"""The attributes that say how a window slides."""
 
 
-@register("onnx.Conv", "com.microsoft.NhwcConv", attributes=("group",))
+@register("onnx.Conv", attributes=SLIDES)
 def convolution(signature: Signature) -> Cost:
     """X, W, perhaps a bias."""
-    return _convolution(signature, signature.inputs[1], int(len(signature.inputs) > 2))
+    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 2))
 
 
-@register("onnx.ConvInteger", attributes=("group",))
+@register("com.microsoft.NhwcConv", attributes=SLIDES)
+def channels_last(signature: Signature) -> Cost:
+    """The same with channels last, in X and in W."""
+    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 2), channels_last=True)
+
+
+@register("onnx.ConvInteger", attributes=SLIDES)
 def integer_convolution(signature: Signature) -> Cost:
     """X, W, perhaps zero points: no bias."""
-    return _convolution(signature, signature.inputs[1], 0)
+    return convolve(signature)
 
 
-@register("onnx.QLinearConv", "com.microsoft.QLinearConv", attributes=("group",))
+@register("onnx.QLinearConv", "com.microsoft.QLinearConv", attributes=(*SLIDES, "channels_last"))
 def quantized_convolution(signature: Signature) -> Cost:
-    """X, W and Y, each with scale and zero point; a ninth tensor is the bias."""
-    return _convolution(signature, signature.inputs[3], int(len(signature.inputs) > 8))
+    """X, W and Y, each with scale and zero point; a ninth tensor is the bias. W keeps channels first."""
+    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 8), weight=3)
 
 
-@register(*microsoft("FusedConv NhwcFusedConv"), attributes=("group", "given", "activation"))
+def _fused(signature: Signature, addend: str, *, channels_last: bool = False) -> Cost:
+    """A bias B, a tensor that is added, an activation: 1 per output element each, where given."""
+    stands = places(signature)
+    activated = signature.attribute("activation") not in (None, "", "none")
+    biased = "B" in stands or "bias" in stands
+    extras = outputs_extra(signature, bias=biased, addend=addend in stands, activation=activated)
+    return convolve(signature, extras, channels_last=channels_last)
+
+
+FUSED = (*SLIDES, "given", "activation")
+
+
+@register("com.microsoft.FusedConv", attributes=FUSED)
 def convolution_activation(signature: Signature) -> Cost:
-    """A bias B, a tensor Z that is added, an activation: 1 per output element each, where given."""
-    given = signature.attribute("given", ())
-    extra = ("B" in given) + ("Z" in given) + bool(signature.attribute("activation"))
-    return _convolution(signature, signature.inputs[1], extra)
+    """Z is added."""
+    return _fused(signature, "Z")
 
 
-@register("onnx.ConvTranspose", "com.microsoft.ConvTransposeWithDynamicPads", attributes=("group", "given"))
+@register("com.microsoft.NhwcFusedConv", attributes=FUSED)
+def channels_last_activation(signature: Signature) -> Cost:
+    """Z is added; channels last."""
+    return _fused(signature, "Z", channels_last=True)
+
+
+@register("com.microsoft.nchwc.Conv", attributes=FUSED)
+def blocked_convolution(signature: Signature) -> Cost:
+    """Channels in blocks; Sum is added."""
+    return _fused(signature, "Sum")
+
+
+@register(*microsoft("ConvTransposeWithDynamicPads"), "onnx.ConvTranspose", attributes=(*SLIDES, "given"))
 def transposed_convolution(signature: Signature) -> Cost:
-    """Each input element is scattered over C_out/groups * kernel weights; W is (C_in, C_out/groups, *kernel)."""
-    source, weight = signature.inputs[:2]
-    bias = signature.outputs[0].numel if "B" in signature.attribute("given", ()) else 0
-    return streamed(signature, "convolution", 2 * source.numel * prod(weight.shape[1:]) + bias)
+    """W is (C_in, C_out/groups, *kernel)."""
+    return convolve(signature, outputs_extra(signature, bias="B" in places(signature)), transposed=True)
 
 
-@register("onnx.DeformConv", attributes=("group", "given"))
+@register("onnx.DeformConv", attributes=(*SLIDES, "given"))
 def deformable_convolution(signature: Signature) -> Cost:
     """Every product's operand is first mixed from 4 neighbours (2 each), and scaled where there is a mask (1)."""
-    given = signature.attribute("given", ())
-    source, weight = signature.inputs[:2]
-    result = signature.outputs[0]
-    pixels = result.numel // max(weight.shape[0], 1)
+    stands, (source, weight) = places(signature), signature.inputs[:2]
+    pixels = signature.outputs[0].numel // max(weight.shape[0], 1)
     samples = pixels * source.shape[1] * prod(weight.shape[2:])
-    return _convolution(signature, weight, int("B" in given), samples * (8 + ("mask" in given)))
+    mixing = Extra("sampling", samples * (8 + ("mask" in stands)), staged=True)
+    return convolve(signature, [*outputs_extra(signature, bias="B" in stands), mixing])
 
 
-@register("onnx.CausalConvWithState", attributes=("given", "activation"))
+@register("onnx.CausalConvWithState", "com.microsoft.CausalConvWithState", attributes=("given", "activation"))
 def causal_convolution(signature: Signature) -> Cost:
-    """Depthwise over the past and now: W is (channels, 1, k). A bias and an activation are 1 per output element."""
-    extra = ("bias" in signature.attribute("given", ())) + (signature.attribute("activation") not in (None, "", "none"))
-    return _convolution(signature, signature.inputs[1], extra)
+    """Depthwise over the past and now: W is (channels, 1, k)."""
+    (channels, _, kernel), result = signature.inputs[1].shape, signature.outputs[0]
+    activated = signature.attribute("activation") not in (None, "", "none")
+    extras = outputs_extra(signature, bias="bias" in places(signature), activation=activated)
+    dims = (channels, result.numel // max(channels, 1), kernel, 1)
+    return contraction(signature, "convolution", [product_of(signature, dims, 0, 1, 0)], extras)
 
 
 @register("com.microsoft.WordConvEmbedding")
 def word_convolution(signature: Signature) -> Cost:
     """Sequence (words, characters), W of the convolution, its bias, the characters' embeddings, then a maximum."""
     sequence, weight = signature.inputs[:2]
-    positions = sequence.numel
-    return streamed(signature, "convolution", positions * weight.shape[0] * (2 * prod(weight.shape[1:]) + 2))
+    positions, channels = sequence.numel, weight.shape[0]
+    product = product_of(signature, (1, positions, prod(weight.shape[1:]), channels), INSIDE, 1, 0)
+    extras = (Extra("bias", positions * channels), Extra("maximum", positions * channels))
+    return contraction(signature, "convolution", [product], extras)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx._common import elements, lookup, onnx
-from simdevice.costs.registry import register, streamed
+from functools import partial
+
+from simdevice.costs.arithmetic import gather, lookup, pick
+from simdevice.costs.onnx._common import onnx
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
 
 
-@register(
+register(
     *onnx("Compress Gather GatherElements GatherND"), "com.microsoft.GatherND", "ai.onnx.ml.ArrayFeatureExtractor"
-)
-def pick(signature: Signature) -> Cost:
-    """The first input is the table; as many of its elements are read as are written."""
-    return lookup(signature, elements(signature.outputs))
+)(pick)
 
+register("com.microsoft.GatherBlockQuantized")(partial(pick, flops_per_element=1))
+"""The picked elements are dequantised."""
 
-@register("com.microsoft.GatherBlockQuantized")
-def pick_quantized(signature: Signature) -> Cost:
-    """The picked elements are dequantised: 1 each."""
-    return lookup(signature, elements(signature.outputs), flops=elements(signature.outputs))
-
-
-@register(*onnx("MaxUnpool NonZero TensorScatter"))
-def place(signature: Signature) -> Cost:
-    """Values go to the places that indices name; all is read once, written once."""
-    return streamed(signature, "gather", 0)
+register(*onnx("MaxUnpool NonZero TensorScatter"))(gather)
 
 
 @register(*onnx("Scatter ScatterElements ScatterND"), attributes=("reduction",))
@@ -34,7 +27,7 @@ def scatter(signature: Signature) -> Cost:
     """data, indices, updates: accumulates only where `reduction` says how."""
     reduction = signature.attribute("reduction")
     adds = signature.inputs[2].numel if reduction not in (None, "", "none") else 0
-    return streamed(signature, "gather", adds)
+    return gather(signature, adds)
 
 
 @register("onnx.NegativeLogLikelihoodLoss")

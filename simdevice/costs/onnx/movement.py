@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx._common import cost, microsoft, onnx
+from simdevice.costs.arithmetic import creation, free, moved, movement
+from simdevice.costs.onnx._common import microsoft, onnx
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -14,10 +15,9 @@ COPIES = onnx("""
 """)
 
 
-@register(*COPIES, *microsoft("CropAndResize DynamicSlice Pad ReorderInput ReorderOutput Slice TransposeFromNchw"))
-def movement(signature: Signature) -> Cost:
-    """Every input read once, every output written once."""
-    return streamed(signature, "movement", 0)
+register(*COPIES, *microsoft("CropAndResize DynamicSlice Pad ReorderInput ReorderOutput Slice TransposeFromNchw"))(
+    movement
+)
 
 
 @register(*onnx("Cast CastLike Expand"))
@@ -26,8 +26,8 @@ def convert(signature: Signature) -> Cost:
     a shape and is not read."""
     source, result = signature.inputs[0], signature.outputs[0]
     if (source.shape, source.dtype) == (result.shape, result.dtype):
-        return Cost("view", 0, bytes_read=0, bytes_written=0)
-    return cost("movement", 0, signature.inputs[:1], signature.outputs)
+        return free(signature)
+    return moved("movement", 0, signature.inputs[:1], signature.outputs)
 
 
 CREATION = onnx("""
@@ -35,11 +35,7 @@ CREATION = onnx("""
     RandomNormalLike RandomUniform RandomUniformLike Range
 """)
 
-
-@register(*CREATION)
-def creation(signature: Signature) -> Cost:
-    """Only the output is written; a tensor named for its shape is not read."""
-    return cost("creation", 0, (), signature.outputs)
+register(*CREATION)(creation)
 
 
 @register("onnx.OneHot")

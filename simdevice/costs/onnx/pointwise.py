@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx._common import elements, microsoft, onnx
-from simdevice.costs.registry import register, streamed
+from functools import partial
+
+from simdevice.costs.arithmetic import elementwise, free
+from simdevice.costs.onnx._common import microsoft, ml, onnx
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
@@ -26,40 +29,46 @@ CONTRIB = microsoft("""
     BifurcationDetector ComplexMul ComplexMulConj FastGelu Gelu IsAllFinite QuickGelu Rsqrt Trilu
 """)
 
+QUANTISED = (
+    *onnx("DequantizeLinear QuantizeLinear"),
+    *microsoft("DequantizeLinear QuantizeLinear"),
+    *microsoft("QLinearAdd QLinearConcat QLinearLeakyRelu QLinearMul QLinearSigmoid QLinearWhere"),
+)
+"""Scale, shift and round are one function of each element; requantising belongs to the function."""
 
-@register(*ARITHMETIC, *FUNCTIONS, *ACTIVATIONS, *RANDOM, *CONTRIB)
-def pointwise(signature: Signature) -> Cost:
-    """Every element of every output."""
-    return streamed(signature, "elementwise", elements(signature.outputs))
+register(*ARITHMETIC, *FUNCTIONS, *ACTIVATIONS, *RANDOM, *CONTRIB, *QUANTISED, *ml("Binarizer Imputer"))(elementwise)
+
+
+@register("onnx.DynamicQuantizeLinear")
+def dynamic(signature: Signature) -> Cost:
+    """Finds the range (1 per input element), then quantises."""
+    return elementwise(signature, outputs=1, more=signature.inputs[0].numel)
 
 
 @register(*onnx("Max Mean Min Sum"))
 def variadic(signature: Signature) -> Cost:
     """n operands are n - 1 combinations per output element; one operand is passed on."""
-    return streamed(signature, "elementwise", max(len(signature.inputs) - 1, 1) * elements(signature.outputs))
+    return elementwise(signature, max(len(signature.inputs) - 1, 1))
 
 
-@register("onnx.SwiGLU", *microsoft("BiasAdd BiasGelu BiasSplitGelu S2SModelSplitQuickGelu"))
-def two_steps(signature: Signature) -> Cost:
-    """An activation and a product with its gate, or two sums, or a sum and an activation."""
-    return streamed(signature, "elementwise", 2 * elements(signature.outputs))
+TWO_STEPS = ("onnx.SwiGLU", *microsoft("BiasAdd BiasGelu BiasSplitGelu S2SModelSplitQuickGelu"), *ml("Scaler"))
+"""An activation and a product with its gate, two sums, a sum and an activation, or (x - offset) * scale."""
 
+register(*TWO_STEPS)(partial(elementwise, per_element=2))
 
-@register("onnx.RotaryEmbedding", "com.microsoft.RotaryEmbedding")
-def rotary_embedding(signature: Signature) -> Cost:
-    """x * cos + rotated x * sin: two products and a sum per element."""
-    return streamed(signature, "elementwise", 3 * elements(signature.outputs))
+register("onnx.RotaryEmbedding", "com.microsoft.RotaryEmbedding")(partial(elementwise, per_element=3))
+"""x * cos + rotated x * sin: two products and a sum per element."""
 
 
 @register("onnx.Dropout", attributes=("training_mode",))
 def dropout(signature: Signature) -> Cost:
     """Inference passes its input on; training scales and masks."""
     if not signature.attribute("training_mode"):
-        return Cost("view", 0, bytes_read=0, bytes_written=0)
-    return streamed(signature, "elementwise", elements(signature.outputs))
+        return free(signature)
+    return elementwise(signature)
 
 
 @register("com.microsoft.BiasDropout")
 def bias_dropout(signature: Signature) -> Cost:
     """A sum with the bias, and one with the residual where there is one."""
-    return streamed(signature, "elementwise", 2 * elements(signature.outputs[:1]))
+    return elementwise(signature, 2, outputs=1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx._common import ceil_log2, elements, microsoft, onnx, unknown
+from simdevice.costs.arithmetic import ceil_log2, elements, pooling, reduction, unknown
+from simdevice.costs.onnx._common import microsoft, onnx
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -16,24 +17,15 @@ REDUCTIONS = onnx("""
 POOLING = onnx("AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool")
 
 
-@register(*REDUCTIONS, "com.microsoft.MurmurHash3", "com.microsoft.CDist")
-def reduction(signature: Signature) -> Cost:
-    """The first input is what is reduced."""
-    if signature.name == "com.microsoft.CDist":  # a difference and an accumulation per element of a pair
-        return streamed(signature, "reduction", 2 * elements(signature.outputs) * signature.inputs[0].shape[-1])
-    return streamed(signature, "reduction", signature.inputs[0].numel)
+register(*REDUCTIONS, *microsoft("MurmurHash3 QLinearReduceMean ReduceSumInteger"), "onnx.Col2Im")(reduction)
+
+register(*POOLING, *microsoft("MaxpoolWithMask NhwcMaxPool QLinearAveragePool QLinearGlobalAveragePool"))(pooling)
 
 
-@register(*POOLING, *microsoft("MaxpoolWithMask NhwcMaxPool"))
-def pooling(signature: Signature) -> Cost:
-    """The first input is the image; overlapping windows share what they combine, as in PyTorch's pooling."""
-    return streamed(signature, "pooling", signature.inputs[0].numel)
-
-
-@register("onnx.Col2Im")
-def columns_to_image(signature: Signature) -> Cost:
-    """Places that several columns cover are summed: 1 per element read."""
-    return streamed(signature, "reduction", signature.inputs[0].numel)
+@register("com.microsoft.CDist")
+def distances(signature: Signature) -> Cost:
+    """A difference and an accumulation per element of a pair."""
+    return streamed(signature, "reduction", 2 * elements(signature.outputs) * signature.inputs[0].shape[-1])
 
 
 @register("onnx.RoiAlign", attributes=("sampling_ratio",))

@@ -1,46 +1,47 @@
-"""Recurrent layers: every weight meets every step once; the gates' arithmetic is counted with the products."""
+"""Recurrent layers of ONNX: X (steps, batch, features), W (directions, gates * units, features), R (directions,
+gates * units, units), B (directions, 2 * gates * units); `layout` 1 puts batch before steps in X.
+
+The second dimension of W and R is the first of their transposes where a runtime has packed them, as its dynamic
+quantisation does; the product is the same.
+"""
 
 from __future__ import annotations
 
-from simdevice.costs.aten.rnn import GRU_FLOPS_PER_UNIT, LSTM_FLOPS_PER_UNIT, RNN_FLOPS_PER_UNIT
-from simdevice.costs.onnx._common import named
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.arithmetic.recurrent import GRU, LSTM, RNN, Cell, Layer, layers
+from simdevice.costs.onnx._common import named, places
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
 
+LAYER = ("given", "layout")
 
-def _layer(signature: Signature, per_unit: int) -> Cost:
-    """X (steps, batch, features), W (directions, gates * units, features), R (directions, gates * units, units), and
-    B (directions, 2 * gates * units) of biases, 1 each. `layout` only swaps steps and batch.
 
-    The second dimension of W and R is the first of their transposes where a runtime has packed them, as its dynamic
-    quantisation does; the product is the same.
-    """
-    given = named(signature)
-    source, hidden = given["X"], given["R"]
-    steps = source.numel // max(source.shape[-1], 1)
-    directions, *matrix = hidden.shape
+def _layer(signature: Signature, cell: Cell, peepholes: int = 0) -> Cost:
+    given, stands = named(signature), places(signature)
+    source, (directions, *matrix) = given["X"], given["R"].shape
     units = min(matrix)  # gates * units x units: the smaller side, also of its transpose
+    rows = source.numel // max(source.shape[-1], 1)
+    steps = source.shape[1 if signature.attribute("layout") else 0]
     biases = given["B"].numel if "B" in given else 0
-    weights = given["W"].numel + hidden.numel
-    return streamed(signature, "matmul", steps * (2 * weights + biases + per_unit * units * directions))
+    width = given["W"].numel // max(directions * cell.gates * units, 1)
+    only = Layer(stands["X"], stands["W"], stands["R"], width, units, units, biases, directions)
+    return layers(signature, cell, [only], steps, rows, peepholes=peepholes)
 
 
-@register("onnx.LSTM", "com.microsoft.DynamicQuantizeLSTM", attributes=("given",))
+@register("onnx.LSTM", "com.microsoft.DynamicQuantizeLSTM", attributes=LAYER)
 def lstm(signature: Signature) -> Cost:
     """4 gates. Peepholes (P) are 3 more products per unit."""
-    peepholes = 6 if "P" in signature.attribute("given", ()) else 0
-    return _layer(signature, LSTM_FLOPS_PER_UNIT + peepholes)
+    return _layer(signature, LSTM, 6 if "P" in places(signature) else 0)
 
 
-@register("onnx.GRU", attributes=("given",))
+@register("onnx.GRU", attributes=LAYER)
 def gru(signature: Signature) -> Cost:
     """3 gates."""
-    return _layer(signature, GRU_FLOPS_PER_UNIT)
+    return _layer(signature, GRU)
 
 
-@register("onnx.RNN", attributes=("given",))
+@register("onnx.RNN", attributes=LAYER)
 def rnn(signature: Signature) -> Cost:
     """1 gate."""
-    return _layer(signature, RNN_FLOPS_PER_UNIT)
+    return _layer(signature, RNN)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from simdevice.costs.aten.fft import RADIX_2
-from simdevice.costs.onnx._common import ceil_log2, elements, microsoft, onnx, unknown
+from simdevice.costs.arithmetic import RADIX_2, ceil_log2, gather, linalg, unknown
+from simdevice.costs.arithmetic.sampling import mixed, resized
+from simdevice.costs.onnx._common import microsoft, onnx
 from simdevice.costs.registry import register, streamed
 from simdevice.records import Cost, Signature
 
@@ -54,19 +55,9 @@ def real_transform(signature: Signature) -> Cost:
 
 @register(*onnx("Resize Upsample"), attributes=("mode", "antialias"))
 def resize(signature: Signature) -> Cost:
-    """2 FLOPs per source element mixed in: 2 taps per resized dimension, cubic 4; nearest copies. Shrinking with
-    antialiasing widens the filter by the ratio."""
-    source, result = signature.inputs[0], signature.outputs[0]
+    """Nearest where no mode is given."""
     mode = signature.attribute("mode") or "nearest"
-    if mode == "nearest" or len(source.shape) != len(result.shape):
-        return streamed(signature, "movement", 0)
-    taps = 1
-    for before, after in zip(source.shape, result.shape, strict=True):
-        if before != after:
-            support = 4 if mode == "cubic" else 2
-            shrinks = signature.attribute("antialias") and 0 < after < before
-            taps *= -(-support * before // after) if shrinks else support
-    return streamed(signature, "pooling", 2 * taps * result.numel)
+    return resized(signature, mode, antialias=bool(signature.attribute("antialias")))
 
 
 @register("onnx.GridSample", "com.microsoft.GridSample", attributes=("mode",))
@@ -75,25 +66,20 @@ def grid_sample(signature: Signature) -> Cost:
     dims = signature.inputs[1].shape[-1]
     mode = signature.attribute("mode") or "linear"
     if mode == "nearest":
-        return streamed(signature, "gather", 0)
+        return gather(signature)
     taps = (4 if mode in ("cubic", "bicubic") else 2) ** dims
-    return streamed(signature, "pooling", 2 * taps * elements(signature.outputs))
+    return mixed(signature, signature.outputs[0], taps)
 
 
 @register("onnx.Det")
 def determinant(signature: Signature) -> Cost:
-    """An LU factorisation of each n x n matrix, 2/3 n^3, and the product of its diagonal."""
-    source = signature.inputs[0]
-    n = source.shape[-1]
-    matrices = source.numel // max(n * n, 1)
-    return streamed(signature, "linalg", matrices * (2 * n**3 // 3 + n), reason="leading term of an LU factorisation")
+    """An LU factorisation of each n x n matrix, and the product of its diagonal."""
+    return linalg.square(signature, lambda n: 2 * n**3 // 3 + n)
 
 
 @register("com.microsoft.Inverse")
 def inverse(signature: Signature) -> Cost:
     """2 n^3 per matrix: factorisation and n solutions."""
-    source = signature.inputs[0]
-    n = source.shape[-1]
-    if not n:
+    if not signature.inputs[0].shape[-1]:
         return unknown(signature, "an empty matrix")
-    return streamed(signature, "linalg", source.numel // (n * n) * 2 * n**3, reason="leading term of an inversion")
+    return linalg.square(signature, lambda n: 2 * n**3)

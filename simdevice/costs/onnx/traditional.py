@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx._common import elements
+from simdevice.costs.arithmetic import contraction, elements, movement, norm
+from simdevice.costs.arithmetic.basics import product_of
+from simdevice.costs.onnx._common import ml
 from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Signature
+from simdevice.records import INSIDE, Cost, Extra, Signature
 
 __all__: list[str] = []
 
+register(*ml("Normalizer"))(norm)
 
-def ml(names: str) -> tuple[str, ...]:
-    """`"Scaler"` as ("ai.onnx.ml.Scaler",)."""
-    return tuple(f"ai.onnx.ml.{name}" for name in names.split())
-
-
-@register(*ml("Binarizer Imputer"))
-def pointwise(signature: Signature) -> Cost:
-    """1 per output element."""
-    return streamed(signature, "elementwise", elements(signature.outputs))
-
-
-@register(*ml("Scaler"))
-def scale(signature: Signature) -> Cost:
-    """(x - offset) * scale."""
-    return streamed(signature, "elementwise", 2 * elements(signature.outputs))
-
-
-@register(*ml("Normalizer"))
-def normalise(signature: Signature) -> Cost:
-    """A norm of each row, 5 per element."""
-    return streamed(signature, "norm", 5 * signature.inputs[0].numel)
-
-
-@register(*ml("FeatureVectorizer"))
-def concatenate(signature: Signature) -> Cost:
-    """Features side by side."""
-    return streamed(signature, "movement", 0)
+register(*ml("FeatureVectorizer"))(movement)
 
 
 @register(*ml("OneHotEncoder"))
@@ -51,7 +28,8 @@ def linear(signature: Signature) -> Cost:
     rows = source.shape[0] if len(source.shape) > 1 else 1
     targets = scores.numel // max(rows, 1)
     features = source.numel // max(rows, 1)
-    return streamed(signature, "matmul", rows * targets * (2 * features + 1))
+    product = product_of(signature, (1, rows, features, targets), 0, INSIDE, len(signature.outputs) - 1)
+    return contraction(signature, "matmul", [product], [Extra("intercept", rows * targets)])
 
 
 _STEPS = {

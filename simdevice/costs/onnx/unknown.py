@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.onnx import _common
+from simdevice.costs import arithmetic
 from simdevice.costs.onnx._common import microsoft, onnx
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
@@ -44,4 +44,4 @@ UNKNOWN: dict[str, str] = {name: reason for reason, names in _REASONS.items() fo
 @register(*UNKNOWN)
 def unknown(signature: Signature) -> Cost:
     """FLOPs unknown: totals become lower bounds."""
-    return _common.unknown(signature, UNKNOWN[signature.name])
+    return arithmetic.unknown(signature, UNKNOWN[signature.name])
