@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from trace_strategies import traces
 
-from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 from simdevice.analysis.diff import OperatorDelta, Totals, diff
+from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
 X = TensorSpec((2, 2), "float32")
 MM = Signature("aten.mm", (X, X), (X,))

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from trace_strategies import traces
 
-from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 from simdevice.analysis.liveness import LiveStorage, liveness
+from simdevice.records import Cost, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
 
 def spec(elements: int, is_weight: bool = False) -> TensorSpec:
