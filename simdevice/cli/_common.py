@@ -56,12 +56,12 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2))
 
 
-def print_page(page: Page, *, as_json: bool) -> None:
-    """One page on standard output: a document for programs, or what people read."""
+def print_page(page: Page, *, as_json: bool, piped: str = "text") -> None:
+    """One page on standard output: a document for programs, or what people read; `piped` where that is no terminal."""
     if as_json:
         print(render(page, "json"), end="")
     else:
-        show(page, console())
+        show(page, console(), piped=piped)
 
 
 def print_saved(path: Path) -> None:

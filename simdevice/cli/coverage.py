@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import load_or_capture, progress
+from simdevice.cli._common import load_or_capture, print_page, progress
 from simdevice.cli._options import (
     DeviceOption,
     JsonOption,
@@ -45,7 +45,6 @@ def command(
     """Say how much of a model or a trace file has a known cost, and how much of it a device takes from its host."""
     from simdevice import devices
     from simdevice.report.coverage import coverage
-    from simdevice.report.renderers import render
 
     machine = devices.get(device, **overrides(set_))  # type: ignore[arg-type]  # fields by name, checked when built
     if claim:
@@ -59,4 +58,4 @@ def command(
     trace = load_or_capture(target, tracing)
     with progress(f"running on {machine.name}"):
         page = coverage(machine.run(trace)).page()
-    print(render(page, "json" if json else "markdown"), end="")
+    print_page(page, as_json=json, piped="markdown")

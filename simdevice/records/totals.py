@@ -58,11 +58,6 @@ class Groups:
         place = np.array([number.setdefault(label, len(number)) for label in labels], np.int64)
         return cls(tuple(number), place[which] if len(place) else np.zeros(len(which), np.int64))
 
-    @property
-    def calls(self) -> Int64:
-        """Rows of each group."""
-        return np.bincount(self.index, minlength=len(self.keys)).astype(np.int64)
-
     def sums(self, values: NDArray[Any]) -> Int64:
         """Exact sums of one value per row, by group (bincount would go through floats)."""
         out = np.zeros(len(self.keys), np.int64)
@@ -100,7 +95,15 @@ def group(trace: Trace, by: str | Groups, depth: int | None = None) -> Groups:
 
 def totals(trace: Trace, groups: Groups) -> Sequence[Totals]:
     """The totals of every group, in the order of its keys; one without rows has zeros."""
-    flops = trace.per_op("flops")
-    moved = (groups.sums(trace.per_op(name)) for name in ("bytes_read", "bytes_written", "weight_bytes"))
-    columns = (groups.calls, groups.sums(np.maximum(flops, 0)), *moved, groups.sums(flops < 0))
-    return [Totals(*sums) for sums in zip(*(column.tolist() for column in columns), strict=True)]
+    table, signature = trace.table, trace.rows.signature
+    flops = table.column("flops")
+    moved = (table.column(name) for name in ("bytes_read", "bytes_written", "weight_bytes"))
+    of_signature = np.stack([np.ones_like(flops), np.maximum(flops, 0), *moved, (flops < 0).astype(np.int64)], axis=1)
+    shape = len(groups.keys), len(table)
+    if shape[0] * shape[1] <= len(trace):  # ten times as quick as going through the rows
+        counts = np.bincount(groups.index * shape[1] + signature, minlength=shape[0] * shape[1])
+        sums = counts.astype(np.int64).reshape(shape) @ of_signature
+    else:
+        sums = np.zeros((shape[0], of_signature.shape[1]), np.int64)
+        np.add.at(sums, groups.index, of_signature[signature])
+    return [Totals(*row) for row in sums.tolist()]

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -104,33 +105,41 @@ def test_a_change_has_both_sides_as_data(traced: Simacc) -> None:
     assert [row["name"] for row in document["operators"]].count("total") == 0
 
 
-@pytest.mark.parametrize("width", [30, 100])
-def test_a_terminal_is_never_written_beyond(traced: Simacc, tmp_path: Path, width: int) -> None:
+def on_terminal(folder: Path, width: int, *arguments: str) -> list[str]:
+    """What a command prints on a terminal of this width, without its colours."""
     program = "import sys; from simdevice.cli import main; main(sys.argv[1:])"
     reading, writing = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "LINES")}
-    shown = subprocess.Popen(
-        [sys.executable, "-c", program, "simulate", "t.npz", "--top", "2"],
+    command = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
         stdout=writing,
         stderr=subprocess.DEVNULL,
         env={**kept, "COLUMNS": str(width), "TERM": "xterm"},
-        cwd=tmp_path,
+        cwd=folder,
     )
     os.close(writing)
     received = b""
-    while True:
-        try:
-            part = os.read(reading, 65536)
-        except OSError:  # Linux's word for the end
-            break
-        if not part:
-            break
-        received += part
+    with suppress(OSError):  # Linux's word for the end
+        while part := os.read(reading, 65536):
+            received += part
     os.close(reading)
-    assert shown.wait() == 0
-    lines = [line.rstrip() for line in re.sub("\x1b\\[[0-9;]*m", "", received.decode()).splitlines()]
+    assert command.wait() == 0
+    return [line.rstrip() for line in re.sub("\x1b\\[[0-9;]*m", "", received.decode()).splitlines()]
+
+
+@pytest.mark.parametrize("width", [30, 100])
+def test_a_terminal_is_never_written_beyond(traced: Simacc, tmp_path: Path, width: int) -> None:
+    lines = on_terminal(tmp_path, width, "simulate", "t.npz", "--top", "2")
     assert lines[0] == "tiny-cnn 1 image on edge-npu"
     assert max(map(len, lines)) <= width
     # the array's multiply-adds stand in one piece, in a table or in a line of its own
     assert ("work: 2,802,304" in lines) == (width == 30)
     assert any("2,802,304" in line for line in lines)
+
+
+@pytest.mark.parametrize(("name", "title"), [("coverage", "Coverage of tiny-cnn 1 image on h100"), ("devices", "")])
+def test_a_terminal_gets_no_markdown(traced: Simacc, tmp_path: Path, name: str, title: str) -> None:
+    lines = on_terminal(tmp_path, 60, *map(str, COMMANDS[name]))
+    assert lines[0].startswith(title)
+    assert max(map(len, lines)) <= 60
+    assert not any(line.startswith(("#", "|")) for line in lines)

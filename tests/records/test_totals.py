@@ -8,7 +8,7 @@ from hypothesis import given
 from trace_strategies import traces
 
 from simdevice.errors import UnknownNameError
-from simdevice.records import Cost, Groups, OpTable, Origin, Signature, TensorSpec, Totals, Trace, TraceBuilder
+from simdevice.records import Cost, Groups, OpTable, Origin, Rows, Signature, TensorSpec, Totals, Trace, TraceBuilder
 
 X, WIDE = TensorSpec((2, 2), "float32"), TensorSpec((4, 4), "float32")
 MM, WIDE_MM = Signature("aten.mm", (X, X), (X,)), Signature("aten.mm", (WIDE, WIDE), (WIDE,))
@@ -80,6 +80,15 @@ def test_the_traces_own_sums_are_its_totals(trace: Trace) -> None:
     assert (trace.flops, trace.matmul_flops, trace.is_lower_bound) == (160, 160, True)
     assert (trace.bytes_read, trace.bytes_written, trace.bytes, trace.weight_bytes) == (208, 112, 320, 32)
     assert trace.flops_in("unknown", "attention") == 0
+
+
+@pytest.mark.parametrize("repeats", [1, 100])
+def test_long_traces_add_up_as_short_ones_do(trace: Trace, repeats: int) -> None:
+    # 400 rows are counted by signature; 4 rows, fewer than 3 groups x 3 signatures, are added one by one
+    long = Trace(trace.table, Rows.concatenate([trace.rows] * repeats), trace.scopes)
+    (module, first), *_ = long.totals("module").items()
+    assert (module, first) == ("(top level)", total(*[UNKNOWN] * repeats))
+    assert long.totals("operator")["aten.mm"] == total(*[SMALL, SMALL, LARGE] * repeats)
 
 
 def test_an_empty_trace_has_no_groups_and_zeros() -> None:

@@ -152,6 +152,8 @@ def test_a_pipe_gets_text_and_a_terminal_its_width() -> None:
     piped, shown = StringIO(), StringIO()
     show(PAGE, Console(file=piped, width=20))
     assert piped.getvalue() == render(PAGE, "text")
+    show(PAGE, Console(file=(marked := StringIO())), piped="markdown")
+    assert marked.getvalue() == render(PAGE, "markdown")
     show(PAGE, Console(file=shown, width=20, force_terminal=True, color_system=None))
     assert "Zorb: c" in shown.getvalue()
 

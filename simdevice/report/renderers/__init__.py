@@ -34,15 +34,19 @@ def render(page: Page, name: str) -> str:
     return text
 
 
-def show(page: Page, console: Console | None = None) -> None:
-    """Print the page, by default on standard output: for a terminal's width and colours, into a pipe as plain text."""
+def show(page: Page, console: Console | None = None, *, piped: str = "text") -> None:
+    """Print the page, by default on standard output: for a terminal's width and colours, into a pipe as `piped` has it.
+
+    Raises:
+        UnknownNameError: no renderer is called that.
+    """
     from rich.console import Console
 
-    from simdevice.report.renderers import terminal, text
+    from simdevice.report.renderers import terminal
 
     console = console or Console()
     if console.is_terminal or console.is_jupyter:
         terminal.show(page, console)
         return
-    console.file.write(text.render(page))
+    console.file.write(render(page, piped))
     console.file.flush()
