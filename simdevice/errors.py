@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CapacityError",
     "CaptureError",
     "FileFormatError",
     "LoweringError",
@@ -45,10 +44,6 @@ class FileFormatError(SimdeviceError, ValueError):
 
 class CaptureError(SimdeviceError):
     """A program that a front end can't follow; says what to try instead."""
-
-
-class CapacityError(SimdeviceError):
-    """A workload that does not fit the machine's memory."""
 
 
 class LoweringError(SimdeviceError, ValueError):

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from simdevice import engines
+from simdevice.analysis.occupancy import buffer_peak
 from simdevice.analysis.stalls import STALLS
+from simdevice.analysis.utilisation import components, hot_spot
 from simdevice.devices.accelerator import Accelerator
 from simdevice.errors import LoweringError, SimdeviceError, SpecError, UnknownNameError
 from simdevice.extras import extra
@@ -27,7 +29,6 @@ from simdevice.files import atomic_write
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
 from simdevice.records import Trace
 from simdevice.report.pareto import SweepTable, check_ending
-from simdevice.report.utilisation import buffer_peak, components, hot_spot
 
 __all__ = ["RESULTS", "Range", "check", "points", "sweep"]
 

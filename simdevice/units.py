@@ -15,7 +15,6 @@ __all__ = [
     "format_bytes",
     "format_count",
     "format_seconds",
-    "parse_bytes",
     "parse_quantity",
     "seconds_to_ps",
 ]
@@ -67,14 +66,6 @@ def parse_quantity(text: str | float | int, unit: str) -> Fraction:
     if suffix and suffix not in scales:
         raise UnitError(f"unit {suffix!r} in {text!r} is not a unit of {unit or 'a count'}{nearest(suffix, scales)}")
     return Fraction(number.replace("_", "")) * (scales[suffix] if suffix else 1)
-
-
-def parse_bytes(text: str | int) -> int:
-    """Read "512 KiB" as 524288; raises UnitError when it is not a whole number of bytes."""
-    value = parse_quantity(text, "B")
-    if value.denominator != 1:
-        raise UnitError(f"expected a whole number of bytes, got {text!r}")
-    return int(value)
 
 
 def ceil_div(numerator: int, denominator: int) -> int:

@@ -15,7 +15,6 @@ from simdevice.units import (
     format_bytes,
     format_count,
     format_seconds,
-    parse_bytes,
     parse_quantity,
     seconds_to_ps,
 )
@@ -61,11 +60,6 @@ def test_what_cannot_be_read_says_what_was_expected(text, unit, message):
     with pytest.raises(UnitError) as caught:
         parse_quantity(text, unit)
     assert str(caught.value) == message
-
-
-def test_bytes_are_whole():
-    with pytest.raises(UnitError, match=r"^expected a whole number of bytes, got '0\.3 B'$"):
-        parse_bytes("0.3 B")
 
 
 @given(st.integers(0, 10**30), st.integers(1, 10**15))

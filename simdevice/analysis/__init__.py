@@ -1,1 +1,2 @@
-"""What can be read off a trace or a timeline: differences, the gate, what is alive, stalls. No machine, no report."""
+"""What can be read off a trace, a timeline or a run: differences, the gate, what is alive, stalls, occupancy,
+utilisation. No report."""

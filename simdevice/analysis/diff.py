@@ -8,25 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from simdevice.records.op import Signature
+from simdevice.records.totals import Totals
 from simdevice.records.trace import Trace
 
 __all__ = ["Diff", "OperatorDelta", "Totals", "diff"]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over some operators; `flops` leaves out the unknown ones, which `unknown` counts."""
-
-    calls: int = 0
-    flops: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    weight_bytes: int = 0
-    unknown: int = 0
-
-    @property
-    def bytes(self) -> int:
-        return self.bytes_read + self.bytes_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,49 +54,24 @@ class Diff:
 
 def diff(before: Trace, after: Trace) -> Diff:
     """Compare two traces, from any front ends or files."""
-    left, right = _by_operator(before), _by_operator(after)
+    left, right = before.totals("operator"), after.totals("operator")
     changed = [
         OperatorDelta(name, left.get(name, Totals()), right.get(name, Totals()))
         for name in left.keys() | right.keys()
         if left.get(name) != right.get(name)
     ]
     changed.sort(key=lambda d: (-abs(d.after.bytes - d.before.bytes), -abs(d.after.calls - d.before.calls), d.name))
-    counts = _calls(after)
-    counts.subtract(_calls(before))
+    counts = Counter({signature: totals.calls for signature, totals in after.totals("signature").items()})
+    counts.subtract({signature: totals.calls for signature, totals in before.totals("signature").items()})
     signatures = sorted(((s, n) for s, n in counts.items() if n), key=lambda item: (-abs(item[1]), repr(item[0])))
     return Diff(
-        _totals(before, np.ones(len(before), np.bool_)),
-        _totals(after, np.ones(len(after), np.bool_)),
+        before.total,
+        after.total,
         tuple(changed),
         tuple(signatures),
         _first_difference(before, after),
         _versions(before, after),
     )
-
-
-def _by_operator(trace: Trace) -> dict[str, Totals]:
-    names = sorted({s.name for s in trace.table.signatures})
-    number = {name: i for i, name in enumerate(names)}
-    of_signature = np.fromiter((number[s.name] for s in trace.table.signatures), np.int64, len(trace.table))
-    of_row = of_signature[trace.rows.signature]
-    used = np.unique(of_row)
-    return {names[i]: _totals(trace, of_row == i) for i in used}
-
-
-def _totals(trace: Trace, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Totals:
-    flops = trace.per_op("flops")[chosen]
-    read, written, weights = (
-        int(trace.per_op(name)[chosen].sum()) for name in ("bytes_read", "bytes_written", "weight_bytes")
-    )
-    return Totals(len(flops), int(flops[flops > 0].sum()), read, written, weights, int((flops < 0).sum()))
-
-
-def _calls(trace: Trace) -> Counter[Signature]:
-    which, counts = np.unique(trace.rows.signature, return_counts=True)
-    found: Counter[Signature] = Counter()
-    for index, count in zip(which.tolist(), counts.tolist(), strict=True):
-        found[trace.table.signatures[index]] += count
-    return found
 
 
 def _first_difference(before: Trace, after: Trace) -> int | None:

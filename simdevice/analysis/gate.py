@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from simdevice.errors import FileFormatError
+from simdevice.records.totals import Totals
 from simdevice.records.trace import Trace
 
 __all__ = ["COLUMNS", "Verdict", "check", "pin"]
@@ -41,24 +40,13 @@ class Verdict:
 
 def pin(trace: Trace) -> dict[str, Any]:
     """What is kept of a trace: totals, totals by operator, and which libraries made it. Plain data."""
-    names = sorted({trace.table.signatures[i].name for i in np.unique(trace.rows.signature)})
-    number = {name: i for i, name in enumerate(names)}
-    of_row = np.array([number.get(s.name, 0) for s in trace.table.signatures], np.int64)[trace.rows.signature]
-    flops, moved = trace.per_op("flops"), trace.per_op("bytes_read") + trace.per_op("bytes_written")
-    columns = {
-        "calls": np.ones(len(trace), np.int64),
-        "flops": np.maximum(flops, 0),
-        "weight_bytes": trace.per_op("weight_bytes"),
-        "bytes": moved,
-        "unknown": (flops < 0).astype(np.int64),
-    }
-    sums = {}
-    for column, values in columns.items():
-        sums[column] = np.zeros(len(names), np.int64)
-        np.add.at(sums[column], of_row, values)
-    operators = {name: [int(sums[column][i]) for column in COLUMNS] for name, i in number.items()}
-    totals = {column: int(sums[column].sum()) for column in COLUMNS}
-    return {"totals": totals, "operators": operators, "versions": dict(trace.origin.versions)}
+
+    def row(totals: Totals) -> list[int]:
+        return [getattr(totals, column) for column in COLUMNS]
+
+    operators = {name: row(totals) for name, totals in sorted(trace.totals("operator").items())}
+    whole = dict(zip(COLUMNS, row(trace.total), strict=True))
+    return {"totals": whole, "operators": operators, "versions": dict(trace.origin.versions)}
 
 
 def check(name: str, trace: Trace, pinned: Mapping[str, Any]) -> Verdict:

@@ -19,7 +19,7 @@ _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "
 
 def app() -> typer.Typer:
     """All commands: every module here without an underscore has `command`, and `SETTINGS` for typer if it needs any."""
-    made = typer.Typer(
+    cli = typer.Typer(
         name="simacc",
         help="Trace programs, cost them, and run them on accelerators that do not exist yet.",
         rich_markup_mode=None,
@@ -27,12 +27,12 @@ def app() -> typer.Typer:
         add_completion=False,
         no_args_is_help=True,
     )
-    made.callback()(_root)
+    cli.callback()(_root)
     for module in iter_modules(__path__):
         if not module.name.startswith("_"):
-            found = import_module(f"{__name__}.{module.name}")
-            made.command(module.name, **getattr(found, "SETTINGS", {}))(found.command)
-    return made
+            loaded = import_module(f"{__name__}.{module.name}")
+            cli.command(module.name, **getattr(loaded, "SETTINGS", {}))(loaded.command)
+    return cli
 
 
 def _version(asked: bool) -> None:

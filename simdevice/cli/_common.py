@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from simdevice.cli._options import Tracing
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.records import Trace
+from simdevice.report.page import Page
+from simdevice.report.renderers import render, show
 
 __all__ = [
     "capture",
@@ -26,18 +26,18 @@ __all__ = [
     "load_or_capture",
     "parse_dims",
     "print_json",
+    "print_page",
     "print_saved",
     "progress",
-    "table",
 ]
 
-_WIDTH = 140  # of tables where no terminal says how wide it is
+_WIDTH = 140  # of lines where no terminal says how wide it is
 
 
 def console() -> Console:
     """For results, on standard output."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_WIDTH)
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=_WIDTH)
 
 
 @contextmanager
@@ -56,19 +56,17 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2))
 
 
+def print_page(page: Page, *, as_json: bool, piped: str = "text") -> None:
+    """One page on standard output: a document for programs, or what people read; `piped` where that is no terminal."""
+    if as_json:
+        print(render(page, "json"), end="")
+    else:
+        show(page, console(), piped=piped)
+
+
 def print_saved(path: Path) -> None:
     """A line on standard output, whole and as spelt, however long."""
     console().print(f"saved {path}", highlight=False, markup=False, soft_wrap=True)
-
-
-def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
-    """Text in the first column, numbers flush right in the others."""
-    made = Table(title=title, title_justify="left", title_style="bold")
-    for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
 
 
 def check_output(path: Path | None) -> None:
@@ -130,15 +128,15 @@ def parse_dims(texts: list[str]) -> dict[str, Any]:
     Raises:
         SpecError: no NAME=SIZE, or a size that is no whole number.
     """
-    found: dict[str, Any] = {}
+    dims: dict[str, Any] = {}
     for text in texts:
         name, equals, size = text.rpartition("=")
         parts = size.split("x")
         if not equals or not name or not all(part.isdecimal() for part in parts):
             raise SpecError(f"expected --dim NAME=SIZE such as --dim batch=1, got {text!r}")
         sizes = tuple(int(part) for part in parts)
-        found[name] = sizes[0] if len(sizes) == 1 else sizes
-    return found
+        dims[name] = sizes[0] if len(sizes) == 1 else sizes
+    return dims
 
 
 def load_or_capture(target: str, tracing: Tracing) -> Trace:
@@ -149,9 +147,9 @@ def load_or_capture(target: str, tracing: Tracing) -> Trace:
     """
     if is_trace_file(target):
         defaults = vars(Tracing())
-        given = [name for name, value in vars(tracing).items() if value not in (False, [], defaults[name])]
-        if given:
-            raise SpecError(f"{target} is a trace already: --{given[0]} doesn't apply")
+        options = [name for name, value in vars(tracing).items() if value not in (False, [], defaults[name])]
+        if options:
+            raise SpecError(f"{target} is a trace already: --{options[0]} doesn't apply")
         with progress(f"reading {target}"):
             return Trace.load(target)
     return capture(target, tracing)

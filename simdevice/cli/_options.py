@@ -90,9 +90,9 @@ def tracing_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[...,
 
     def decorate(command: Callable[..., _R]) -> Callable[..., _R]:
         @wraps(command)
-        def run(**given: object) -> _R:
-            tracing = Tracing(**{option.name: given.pop(option.name) for option in options})  # type: ignore[arg-type]
-            return command(**given, tracing=tracing)
+        def run(**values: object) -> _R:
+            tracing = Tracing(**{option.name: values.pop(option.name) for option in options})  # type: ignore[arg-type]
+            return command(**values, tracing=tracing)
 
         signature = inspect.signature(command, eval_str=True)
         parameters = list(signature.parameters.values())
@@ -110,14 +110,14 @@ def overrides(settings: list[str] | None) -> dict[str, object]:
     Raises:
         SpecError: a setting without "=", a field set twice, or one of the command's own options.
     """
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for setting in settings or []:
         field, equals, value = setting.partition("=")
         if not equals or not field or not value:
             raise SpecError(f"expected --set FIELD=VALUE, got {setting!r}")
-        if field in found:
+        if field in fields:
             raise SpecError(f"--set {field} is given twice")
         if field in ("device", "engine", "fused"):
             raise SpecError(f"--set {field}: that is no field of a device; give --{field} where the command has it")
-        found[field] = {"true": True, "false": False}.get(value.lower(), value)
-    return found
+        fields[field] = {"true": True, "false": False}.get(value.lower(), value)
+    return fields

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import console, load_or_capture, print_json, progress
+from simdevice.cli._common import load_or_capture, print_page, progress
 from simdevice.cli._options import (
     DeviceOption,
     JsonOption,
@@ -43,7 +43,4 @@ def command(
     trace = load_or_capture(target, tracing)
     with progress(f"running on {machine.name}"):
         run = machine.run(trace)
-    if json:
-        print_json(report.to_dict(run, depth=depth, top=top))
-    else:
-        report.print(run, depth=depth, top=top, console=console())
+    print_page(report.run_page(run, depth=depth, top=top), as_json=json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import console, load_or_capture, print_json, progress
+from simdevice.cli._common import load_or_capture, print_page, progress
 from simdevice.cli._options import (
     DeviceOption,
     JsonOption,
@@ -53,12 +53,9 @@ def command(
         claims = [part.strip() for text in claim for part in text.split(",") if part.strip()]
         machine = Offload(machine, claims, host=host or "host-cpu", link=link)
     elif host is not None or link is not None:
-        given = "--link" if host is None else "--host"
-        raise SpecError(f"{given} goes with --claim: without it there is no host")
+        option = "--link" if host is None else "--host"
+        raise SpecError(f"{option} goes with --claim: without it there is no host")
     trace = load_or_capture(target, tracing)
     with progress(f"running on {machine.name}"):
-        found = coverage(machine.run(trace))
-    if json:
-        print_json(found.to_dict())
-    else:
-        console().print(found.to_markdown(), markup=False, highlight=False, soft_wrap=True)
+        page = coverage(machine.run(trace)).page()
+    print_page(page, as_json=json, piped="markdown")

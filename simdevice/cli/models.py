@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from simdevice.cli._common import console, print_json, progress, table
+from simdevice.cli._common import print_page, progress
 from simdevice.cli._options import JsonOption
+from simdevice.report.page import COUNT, TEXT, Column, Page, Section, Table, Unit
 from simdevice.units import format_count
 
 __all__ = ["command"]
+
+COLUMNS = (
+    Column("name", "name", TEXT),
+    Column("type", "class", TEXT),
+    Column("parameters", "parameters", Unit(lambda count: format_count(count, ""))),
+    Column("dtype", "dtype", TEXT),
+    Column("layers", "layers", COUNT),
+)
 
 
 def command(json: JsonOption = False) -> None:
@@ -17,12 +26,8 @@ def command(json: JsonOption = False) -> None:
         from simdevice.workloads import models
 
         rows = [_describe(name, models.build(name)) for name in models.names()]
-    if json:
-        print_json(rows)
-        return
-    shown = [[r["name"], r["type"], format_count(r["parameters"], ""), r["dtype"], r["layers"] or "-"] for r in rows]
-    columns = ["name", "class", "parameters", "dtype", "layers"]
-    console().print(table("Models", columns, [[str(cell) for cell in row] for row in shown]))
+    section = Section("models", tables=(Table.of("models", COLUMNS, rows),))
+    print_page(Page("Models", sections=(section,), document="models"), as_json=json)
 
 
 def _describe(name: str, model: Any) -> dict[str, Any]:

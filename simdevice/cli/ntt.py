@@ -6,14 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from simdevice.cli._common import console, print_json, progress, table
+from simdevice.cli._common import print_page, progress
 from simdevice.cli._options import EngineOption, JsonOption, SetOption, overrides
 from simdevice.errors import SpecError
+from simdevice.report.page import COUNT, TEXT, Column, Fact, Page, Section, Table, Unit
 
 __all__ = ["command"]
 
 PRESETS = {"edge-npu": (64, 8), "dc-npu": (512, 16)}
 """Devices and vector lanes to try where none are named: each part's own, and few."""
+
+MICROSECONDS = Unit(lambda value: f"{value:,.2f}")
 
 Devices = Annotated[
     list[str] | None, typer.Option("--device", help="An accelerator by name, or a YAML file; repeat (default: two).")
@@ -40,25 +43,32 @@ def command(
     """Time an RNS polynomial product (per limb: two NTTs, a product, an inverse NTT), by lanes and transit rate."""
     if ring & (ring - 1):
         raise SpecError(f"--ring: expected a power of two, got {ring}")
-    for option, field, given in (("lanes", "vector_lanes", lanes), ("transit", "transit_ops_per_byte", transit)):
-        if given and field in overrides(set_):
+    for option, field, values in (("lanes", "vector_lanes", lanes), ("transit", "transit_ops_per_byte", transit)):
+        if values and field in overrides(set_):
             raise SpecError(f"--set {field} and --{option} say the same: give one of them")
     rates = transit or ([0.0] if "transit_ops_per_byte" in overrides(set_) else [0, 0.5, 1.6, 3.0, 6.0])
     machines = [_machine(name, engine, set_, lanes) for name in device or PRESETS]
     from simdevice.workloads.ntt import rns_product_trace
 
-    trace, found = rns_product_trace(ring, limbs), []
+    trace = rns_product_trace(ring, limbs)
+    measured = []
     with progress("simulating"):
         for spec, counts, run in machines:
             for count in counts:
                 latency_us = [run(trace, count, rate) / 1e6 for rate in rates]
-                found.append({"device": spec.name, "vector_lanes": count, "latency_us": latency_us})
-    if json:
-        print_json({"ring": ring, "limbs": limbs, "transit_ops_per_byte": rates, "machines": found})
-        return
-    columns = ["device", "lanes", *("on chip" if rate == 0 else f"transit {rate:g}" for rate in rates)]
-    rows = [[m["device"], f"{m['vector_lanes']}", *(f"{us:,.2f}" for us in m["latency_us"])] for m in found]
-    console().print(table(f"{trace.origin.workload}: latency in us", columns, rows))
+                measured.append({"device": spec.name, "vector_lanes": count, "latency_us": latency_us})
+    facts = {"ring": ring, "limbs": limbs, "transit_ops_per_byte": rates, "machines": measured}
+    columns = (
+        *(Column("", "device", TEXT), Column("", "lanes", COUNT)),
+        *(Column("", "on chip" if rate == 0 else f"transit {rate:g}", MICROSECONDS) for rate in rates),
+    )
+    rows = tuple((m["device"], m["vector_lanes"], *m["latency_us"]) for m in measured)
+    page = Page(
+        f"{trace.origin.workload}: latency in us",
+        tuple(Fact(key, value=value) for key, value in facts.items()),
+        (Section("machines", tables=(Table("", columns, rows),)),),
+    )
+    print_page(page, as_json=json)
 
 
 def _machine(name: str, engine: str | None, settings: list[str] | None, lanes: list[int] | None) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, progress
+from simdevice.cli._common import check_output, load_or_capture, print_page, print_saved, progress
 from simdevice.cli._options import (
     DeviceOption,
     EngineOption,
@@ -86,10 +86,8 @@ def command(
     if chrome is not None:
         with progress(f"writing {chrome}"):
             traces.write_chrome(run, chrome, max_slices=max_slices)
-    if json:
-        found = report.to_dict(run, depth=depth, top=top)
-        print_json({**found, "tiles": run.tiles, "saved": [str(path) for path in files]})
-        return
-    report.print(run, depth=depth, top=top, console=console())
-    for path in files:
+    page = report.run_page(run, depth=depth, top=top)
+    more = report.Fact("tiles", value=run.tiles), report.Fact("saved", value=[str(path) for path in files])
+    print_page(page.with_facts(*more), as_json=json)
+    for path in files if not json else ():
         print_saved(path)

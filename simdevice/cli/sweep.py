@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simdevice.cli._common import check_output, console, load_or_capture, print_json, print_saved, table
+from simdevice.cli._common import check_output, load_or_capture, print_page, print_saved
 from simdevice.cli._options import DeviceOption, JsonOption, TargetArgument, Tracing, tracing_options
 from simdevice.errors import SimdeviceError, SpecError
-from simdevice.units import format_seconds
 
 __all__ = ["command"]
 
@@ -82,7 +81,7 @@ def command(
     if output is not None and not resume:
         Path(f"{output}.partial").unlink(missing_ok=True)
     with _bar(output) as told:
-        found = sweep(
+        table = sweep(
             trace,
             device,
             engine=engine,
@@ -94,17 +93,14 @@ def command(
             progress=told,
             **axes,
         )
-    reasons = [record["error"] for record in found.records if record["error"]]
-    if len(reasons) == len(found):
-        raise SimdeviceError(f"none of {len(found):,} machines can run this trace: {reasons[0]}")
+    reasons = [record["error"] for record in table.records if record["error"]]
+    if len(reasons) == len(table):
+        raise SimdeviceError(f"none of {len(table):,} machines can run this trace: {reasons[0]}")
     if plot is not None:
-        found.plot_pareto(plot, cost)
-    if json:
-        print_json(list(found.records))
-        return
-    _show(found, list(axes), cost, top)
+        table.plot_pareto(plot, cost)
+    print_page(table.page(cost, top), as_json=json)
     for saved in (output, plot):
-        if saved is not None:
+        if saved is not None and not json:
             print_saved(saved)
 
 
@@ -130,53 +126,23 @@ def _bar(output: Path | None) -> Iterator[Any]:
             raise
 
 
-def _show(found: Any, axes: list[str], cost: str, top: int) -> None:
-    """The fastest, with the Pareto front marked; then why others did not run."""
-    out = console()
-    front = {id(record) for record in found.pareto(cost)}
-    ran = sorted((r for r in found.records if not r["error"]), key=lambda r: (r["latency_s"], r[cost]))
-    columns = [*axes, "latency", "array busy", "memory busy", "tiles", "hot-spot", "front"]
-    rows = [
-        [
-            *(_value(name, record[name]) for name in axes),
-            format_seconds(record["latency_s"]),
-            f"{record['array_busy_share']:.1%}",
-            f"{record['memory_busy_share']:.1%}",
-            f"{record['tiles']:,}",
-            record["hot_spot"],
-            "*" * (id(record) in front),
-        ]
-        for record in ran[:top]
-    ]
-    title = f"{len(ran):,} of {len(found):,} machines ran; the fastest {len(rows)}; *: no other beats it in {cost} too"
-    out.print(table(title, columns, rows))
-    for reason in sorted({r["error"] for r in found.records if r["error"]})[:3]:
-        out.print(f"did not run: {reason}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _value(name: str, value: Any) -> str:
-    from simdevice.report.pareto import quantity
-
-    return quantity(name, value) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-
-
 def _axes(settings: list[str] | None) -> dict[str, Any]:
     """`["buffer_bytes=128KiB,2MiB", "array_rows=16..64"]` as the axes of a sweep."""
     from simdevice.sweeps import Range
 
-    found: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
     for setting in settings or []:
         field, equals, text = setting.partition("=")
         low, dots, high = text.partition("..")
         values = [low, high] if dots else text.split(",")
         if not equals or not field or not all(values):
             raise SpecError(f"expected --set FIELD=VALUE,VALUE,... or FIELD=LOW..HIGH, got {setting!r}")
-        if field in found:
+        if field in axes:
             raise SpecError(f"--set {field} is given twice")
-        found[field] = Range(low, high) if dots else [{"true": True, "false": False}.get(v.lower(), v) for v in values]
-    if not found:
+        axes[field] = Range(low, high) if dots else [{"true": True, "false": False}.get(v.lower(), v) for v in values]
+    if not axes:
         raise SpecError("a sweep needs a field to vary, such as --set buffer_bytes=512KiB,2MiB")
-    return found
+    return axes
 
 
 def _cost(against: str | None, axes: dict[str, Any]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from simdevice.cli._common import capture, check_output, console, print_json, print_saved, progress
+from simdevice.cli._common import capture, check_output, print_page, print_saved, progress
 from simdevice.cli._options import JsonOption, ModelArgument, OutputOption, Tracing, tracing_options
-from simdevice.cli._traces import describe, show
+from simdevice.report.page import Fact
+from simdevice.report.traces import trace_page
 
 __all__ = ["command"]
 
@@ -19,13 +20,11 @@ def command(
 ) -> None:
     """Trace a model without its weights: operators, FLOPs, bytes and memory."""
     check_output(output)
-    found = capture(model, tracing)
+    trace = capture(model, tracing)
     if output is not None:
         with progress(f"writing {output}"):
-            found.save(output)
-    if json:
-        print_json({**describe(found), "saved": None if output is None else str(output)})
-        return
-    show(found, console())
-    if output is not None:
+            trace.save(output)
+    saved = Fact("saved", value=None if output is None else str(output))
+    print_page(trace_page(trace).with_facts(saved), as_json=json)
+    if output is not None and not json:
         print_saved(output)

@@ -1,4 +1,4 @@
-"""What tiles load and store beyond what the operator reads and writes, by cause, as closed forms of products and blocks.
+"""What tiles load and store beyond what the operator reads and writes, by cause: closed forms of products and blocks.
 
 loaded + stored = bytes read + bytes written + the sum of these terms, exactly; a machine that loads products' operands
 only leaves out what is read beside them (a negative term).
@@ -50,7 +50,7 @@ def _of_product(stage: Blocks, rates: Rates, terms: Counter[str]) -> None:
 
 
 def _rounding(product: Product, block: tuple[int, int, int, int], steps: tuple[int, int, int, int]) -> int:
-    """Each block's bytes are rounded up: over the at most sixteen shapes of blocks, the sum, less the bytes of the whole."""
+    """Each block's bytes are rounded up: the sum over the at most sixteen shapes of blocks, less the whole's bytes."""
     sizes = [
         [(step - 1, size), (1, total - (step - 1) * size)]
         for step, size, total in zip(steps, block, (product.batch, product.m, product.n, product.k), strict=True)

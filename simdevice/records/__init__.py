@@ -5,6 +5,7 @@ from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, 
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import Crossings, Run
 from simdevice.records.table import OpTable
+from simdevice.records.totals import Groups, Totals
 from simdevice.records.trace import OpView, Origin, Rows, Trace
 from simdevice.records.work import INSIDE, Extra, Product, Window
 
@@ -18,6 +19,7 @@ __all__ = [
     "Cost",
     "Crossings",
     "Extra",
+    "Groups",
     "Op",
     "OpTable",
     "OpView",
@@ -31,6 +33,7 @@ __all__ = [
     "TensorSpec",
     "Tiles",
     "Timeline",
+    "Totals",
     "Trace",
     "TraceBuilder",
     "Window",

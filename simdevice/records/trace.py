@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from simdevice.records.op import CATEGORIES, PHASES, Op, TensorRef, TensorSpec
 from simdevice.records.table import OpTable
+from simdevice.records.totals import Groups, Totals, group, totals
 
 __all__ = ["OpView", "Origin", "Rows", "Trace"]
 
@@ -114,22 +115,42 @@ class Trace:
         """One int64 per operator: see OpTable.column."""
         return self.table.column(name)[self.rows.signature]
 
+    def groups(self, by: str | Groups, *, depth: int | None = None) -> Groups:
+        """Each row's group: by "operator", "signature", "category", "module" (its path cut at a depth), "phase", or
+        "all". `Groups.sums` adds up any other value over the same groups.
+
+        Raises:
+            UnknownNameError: another name.
+        """
+        return group(self, by, depth)
+
+    def totals(self, by: str | Groups = "all", *, depth: int | None = None) -> dict[Any, Totals]:
+        """Calls, FLOPs, bytes and unknown operators of every group that has a row.
+
+        Raises:
+            UnknownNameError: as `groups` does.
+        """
+        groups = self.groups(by, depth=depth)
+        return {key: sums for key, sums in zip(groups.keys, totals(self, groups), strict=True) if sums.calls}
+
+    @property
+    def total(self) -> Totals:
+        """The totals of all operators."""
+        return self.totals().get("all", Totals())
+
     @property
     def flops(self) -> int:
         """FLOPs of all operators whose rule knows them; a lower bound where `is_lower_bound`."""
-        values = self.per_op("flops")
-        return int(values[values > 0].sum())
+        return self.total.flops
 
     @property
     def is_lower_bound(self) -> bool:
         """Whether some operator's FLOPs are unknown, so that totals are shown with ">="."""
-        return bool((self.per_op("flops") < 0).any())
+        return self.total.is_lower_bound
 
     def flops_in(self, *categories: str) -> int:
         """FLOPs of the operators of the given categories."""
-        wanted = [CATEGORIES.index(c) for c in categories]
-        values = self.per_op("flops")[np.isin(self.per_op("category"), wanted)]
-        return int(values[values > 0].sum())
+        return sum(sums.flops for category, sums in self.totals("category").items() if category in categories)
 
     @property
     def matmul_flops(self) -> int:
@@ -137,19 +158,19 @@ class Trace:
 
     @property
     def bytes_read(self) -> int:
-        return int(self.per_op("bytes_read").sum())
+        return self.total.bytes_read
 
     @property
     def bytes_written(self) -> int:
-        return int(self.per_op("bytes_written").sum())
+        return self.total.bytes_written
 
     @property
     def bytes(self) -> int:
-        return self.bytes_read + self.bytes_written
+        return self.total.bytes
 
     @property
     def weight_bytes(self) -> int:
-        return int(self.per_op("weight_bytes").sum())
+        return self.total.weight_bytes
 
     def unknown(self) -> dict[str, str]:
         """Names of the operators without a rule, each with its reason."""

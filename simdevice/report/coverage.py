@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simdevice.devices.offload import BOUND_NAMES as OFFLOAD_BOUNDS
-from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
-from simdevice.report.tables import Unknown, to_dicts, to_markdown, unknown_operators
+from simdevice.records import CATEGORIES, FREE_CATEGORIES, Cost, Groups, Run, Totals, Trace
+from simdevice.report._sides import SIDES, sides
+from simdevice.report.columns import BOUND, MOVED, NAME, TIME, WORK, table
+from simdevice.report.page import BYTES, COUNT, SHARE, TEXT, Column, Fact, Page, Section, Table
+from simdevice.report.renderers import json, render
+from simdevice.report.tables import Unknown, unknown_operators
 from simdevice.units import PS_PER_S, format_count
 
 __all__ = ["CategoryPart", "Coverage", "Part", "Side", "coverage"]
 
-RULES = ("a cost rule", "a cost rule that is customary or an estimate", "no known cost", "free: views, synchronisation")
-SIDES = ("on the device", "on the host", "crossing the link")
+FREE = "free: views, synchronisation"
+RULES = ("a cost rule", "a cost rule that is customary or an estimate", "no known cost", FREE)
+SIDE_NAMES = ("on the device", "on the host", "crossing the link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +87,34 @@ class Coverage:
     flop_counter: int | None
     products: int
 
+    def page(self) -> Page:
+        """The tables under headings; one that has nothing to say is not shown."""
+        sections = (
+            Section("rules", "Cost rules", (Table.of("rules", _columns(Part), self.rules),)),
+            Section("sides", "Device and host", (Table.of("sides", _columns(Side), self.sides),)),
+            Section("categories", "By category", (Table.of("categories", _columns(CategoryPart), self.categories),)),
+            Section("unknown", "Operators without a known cost", (table("unknown", Unknown, self.unknown),)),
+            Section("flop_counter", "FlopCounterMode", note=self._beside()),
+        )
+        facts = tuple(Fact(key, value=getattr(self, key)) for key in ("device", "workload", "flop_counter", "products"))
+        return Page(f"Coverage of {self.workload or 'a program'} on {self.device}", facts, sections)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, numbers unrounded."""
-        named = {name: to_dicts(getattr(self, name)) for name in ("rules", "sides", "categories", "unknown")}
-        return {**asdict(self), **named}
+        plain: dict[str, Any] = json.data(self.page())
+        return plain
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2)
+        """The page as JSON."""
+        return render(self.page(), "json")
 
     def to_markdown(self) -> str:
-        """Tables under headings; a table that has nothing to say is left out."""
-        sections: list[tuple[str, Sequence[Any]]] = [
-            ("Cost rules", self.rules),
-            ("Device and host", self.sides),
-            ("By category", self.categories),
-            ("Operators without a known cost", self.unknown),
-        ]
-        parts = [f"# Coverage of {self.workload or 'a program'} on {self.device}\n"]
-        parts += [f"## {heading}\n\n{to_markdown(rows)}" for heading, rows in sections if rows]
-        if self.flop_counter is not None:
-            parts.append(f"## FlopCounterMode\n\n{self._beside()}\n")
-        return "\n".join(parts)
+        """The page as GitHub Markdown."""
+        return render(self.page(), "markdown")
 
     def _beside(self) -> str:
-        assert self.flop_counter is not None
+        if self.flop_counter is None:
+            return ""
         more = self.products - self.flop_counter
         said = f"FlopCounterMode counts {format_count(self.flop_counter)}; products, convolutions and attention here"
         if not more:
@@ -119,92 +125,118 @@ class Coverage:
         )
 
 
+_COLUMNS = (
+    NAME,
+    Column("where", "where", TEXT),
+    Column("operators", "operators", COUNT),
+    Column("of_operators", "of operators", SHARE),
+    WORK,
+    Column("of_flops", "of FLOPs", SHARE),
+    MOVED,
+    Column("of_bytes", "of bytes", SHARE),
+    TIME,
+    Column("of_time", "of time", SHARE),
+    Column("crossings", "crossings", COUNT),
+    Column("crossed_bytes", "bytes crossed", BYTES),
+    BOUND,
+)
+
+
+def _columns(kind: type) -> list[Column]:
+    own = {field.name for field in fields(kind)}
+    return [column for column in _COLUMNS if column.key in own]
+
+
 def coverage(run: Run) -> Coverage:
     """The coverage of a run, by operators, FLOPs, bytes and time."""
     trace = run.trace
-    category = trace.per_op("category")
-    free = np.isin(category, [CATEGORIES.index(c) for c in FREE_CATEGORIES])
-    estimated = np.array([c.reason is not None for c in trace.table.costs], np.bool_)[trace.rows.signature]
-    unknown = trace.per_op("flops") < 0
-    groups = [~free & ~unknown & ~estimated, ~free & ~unknown & estimated, ~free & unknown, free]
-    rules = [_part(run, name, chosen, free) for name, chosen in zip(RULES, groups, strict=True)]
+    rules = _parts(run, _rules(trace)).values()
     return Coverage(
         device=run.device,
         workload=trace.origin.workload,
-        rules=tuple(part for part in rules if part.operators),
-        sides=tuple(_sides(run, free)),
-        categories=tuple(_categories(run, free)),
+        rules=tuple(rules),
+        sides=tuple(_sides(run)),
+        categories=tuple(_categories(run)),
         unknown=tuple(unknown_operators(run)),
         flop_counter=trace.origin.flop_counter,
         products=trace.flops_in("matmul", "convolution", "attention"),
     )
 
 
-def _totals(run: Run, chosen: NDArray[np.bool_]) -> tuple[int, int, int, int, bool]:
-    """Operators, FLOPs, bytes, picoseconds, and whether the FLOPs are a lower bound."""
-    flops = run.trace.per_op("flops")[chosen]
-    moved = (run.trace.per_op("bytes_read") + run.trace.per_op("bytes_written"))[chosen]
-    known = int(flops[flops > 0].sum())
-    return int(chosen.sum()), known, int(moved.sum()), int(run.busy_ps[chosen].sum()), bool((flops < 0).any())
+def _rules(trace: Trace) -> Groups:
+    """Each row by what is known of its cost."""
+
+    def rule(cost: Cost) -> int:
+        if cost.category in FREE_CATEGORIES:
+            return 3
+        if cost.flops is None:
+            return 2
+        return int(cost.reason is not None)
+
+    of_signature = np.array([rule(cost) for cost in trace.table.costs], np.int64)
+    return Groups(RULES, of_signature[trace.rows.signature])
 
 
-def _part(run: Run, name: str, chosen: NDArray[np.bool_], free: NDArray[np.bool_], ps: int | None = None) -> Part:
-    operators, flops, moved, busy, lower = _totals(run, chosen)
-    whole = _totals(run, np.ones(len(free), np.bool_))
-    working = int((chosen & ~free).sum())
-    busy = busy if ps is None else ps
-    return Part(
-        name=name,
-        operators=operators,
-        of_operators=_share(working, int((~free).sum())),
-        flops=flops,
-        of_flops=_share(flops, whole[1]),
-        moved_bytes=moved,
-        of_bytes=_share(moved, whole[2]),
-        time_s=busy / PS_PER_S,
-        of_time=_share(busy, whole[3]),
-        is_lower_bound=lower,
-    )
+def _parts(run: Run, groups: Groups, spent_ps: Mapping[str, int] | None = None) -> dict[str, Part]:
+    """A part for every group with operators; with `spent_ps` for every one that has a time there."""
+    trace, whole = run.trace, run.trace.total
+    categories = trace.totals("category")
+    working = whole.calls - sum(categories[name].calls for name in FREE_CATEGORIES if name in categories)
+    is_free = np.isin(trace.per_op("category"), [CATEGORIES.index(name) for name in FREE_CATEGORIES])
+    works = dict(zip(groups.keys, groups.sums(~is_free).tolist(), strict=True))
+    busy = dict(zip(groups.keys, groups.sums(run.busy_ps).tolist(), strict=True))
+    spent = busy if spent_ps is None else spent_ps
+    all_ps = int(run.busy_ps.sum())
+    totals = trace.totals(groups)
+    return {
+        name: Part(
+            name=name,
+            operators=sums.calls,
+            of_operators=_share(works[name], working),
+            flops=sums.flops,
+            of_flops=_share(sums.flops, whole.flops),
+            moved_bytes=sums.bytes,
+            of_bytes=_share(sums.bytes, whole.bytes),
+            time_s=spent[name] / PS_PER_S,
+            of_time=_share(spent[name], all_ps),
+            is_lower_bound=sums.is_lower_bound,
+        )
+        for name in (totals if spent_ps is None else spent_ps)
+        for sums in [totals.get(name, Totals())]
+    }
 
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _side(run: Run) -> NDArray[np.int64] | None:
-    """Per row 0 for the device, 1 for the host, 2 for a copy over the link; None where there is no host."""
-    if run.bound is None or run.bound_names != OFFLOAD_BOUNDS:
-        return None
-    of_bound = np.array([0, 0, 0, 1, 1])
-    side: NDArray[np.int64] = of_bound[run.bound]
-    side[run.trace.per_op("category") == CATEGORIES.index("transfer")] = 2
-    return side
-
-
-def _sides(run: Run, free: NDArray[np.bool_]) -> list[Side]:
-    side = _side(run)
+def _sides(run: Run) -> list[Side]:
+    """The device, the host and the link; what is free is on none of them."""
+    side = sides(run)
     if side is None:
         return []
-    spent = [run.bounds_ps[name] for name in ("device", "host", "link")]
-    crossed = (sum(c.count for c in run.crossings), sum(c.moved_bytes for c in run.crossings))
+    is_free = np.isin(run.trace.per_op("category"), [CATEGORIES.index(name) for name in FREE_CATEGORIES])
+    groups = Groups((*SIDE_NAMES, FREE), np.where(is_free, len(SIDES), side))
+    spent = dict(zip(SIDE_NAMES, (run.bounds_ps[name] for name in SIDES), strict=True))
     rows = []
-    for i, (name, ps) in enumerate(zip(SIDES, spent, strict=True)):
-        part = _part(run, name, (side == i) & ~free, free, ps)
-        crossings, crossed_bytes = crossed if name == SIDES[-1] else (None, None)
-        rows.append(Side(**asdict(part), crossings=crossings, crossed_bytes=crossed_bytes))
+    for name, part in _parts(run, groups, spent).items():
+        crossed: tuple[int | None, int | None] = (None, None)
+        if name == SIDE_NAMES[SIDES.index("link")]:
+            crossed = sum(c.count for c in run.crossings), sum(c.moved_bytes for c in run.crossings)
+        rows.append(Side(**asdict(part), crossings=crossed[0], crossed_bytes=crossed[1]))
     return rows
 
 
-def _categories(run: Run, free: NDArray[np.bool_]) -> list[CategoryPart]:
-    category, side = run.trace.per_op("category"), _side(run)
+def _categories(run: Run) -> list[CategoryPart]:
+    category, side = run.trace.per_op("category"), sides(run)
     rows = []
-    for index in np.unique(category[~free]).tolist():
-        chosen = category == index
-        part = _part(run, CATEGORIES[index], chosen, free)
+    for name, part in _parts(run, run.trace.groups("category")).items():
+        if name in FREE_CATEGORIES:
+            continue
         where = "device"
         if side is not None:
-            found = {("device", "host", "link")[i] for i in np.unique(side[chosen]).tolist()}
-            where = found.pop() if len(found) == 1 else "both"
-        fields = {name: getattr(part, name) for name in CategoryPart.__dataclass_fields__ if name != "where"}
-        rows.append(CategoryPart(where=where, **fields))
+            places = {SIDES[i] for i in np.unique(side[category == CATEGORIES.index(name)]).tolist()}
+            where = places.pop() if len(places) == 1 else "both"
+        shared = {key: getattr(part, key) for key in CategoryPart.__dataclass_fields__ if key != "where"}
+        rows.append(CategoryPart(where=where, **shared))
     return sorted(rows, key=lambda row: (-row.time_s, row.name))

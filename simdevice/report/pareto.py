@@ -10,12 +10,21 @@ from typing import Any
 from simdevice.errors import SimdeviceError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
-from simdevice.report.pictures import check_picture
+from simdevice.report.page import COUNT, SHARE, TEXT, Column, Page, Picture, Section, Table, Unit
+from simdevice.report.pictures import check_picture, png
 from simdevice.units import format_bytes, format_seconds
 
 __all__ = ["SweepTable", "check_ending", "quantity"]
 
 Record = dict[str, Any]
+
+FASTEST = (
+    Column("latency_s", "latency", Unit(format_seconds)),
+    Column("array_busy_share", "array busy", SHARE),
+    Column("memory_busy_share", "memory busy", SHARE),
+    Column("tiles", "tiles", COUNT),
+    Column("hot_spot", "hot-spot", TEXT),
+)
 
 MOST_TICKS = 8
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -85,15 +94,54 @@ class SweepTable:
     def _ran(self) -> list[Record]:
         return [record for record in self.records if not record["error"]]
 
-    def plot_pareto(self, path: str | Path, cost: str, result: str = "latency_s") -> None:
-        """Every machine that ran, and the front as a line, as PNG. Colour shows another swept field where one varies.
+    def page(self, cost: str, top: int = 10, picture: Picture | None = None) -> Page:
+        """The fastest, with the Pareto front marked; then why others did not run. As data, every machine.
 
         Raises:
             UnknownNameError: no such column.
-            SimdeviceError: a name that does not end in .png, matplotlib is not installed, or a column that is no
-                number to draw.
+        """
+        front = {id(record) for record in self.pareto(cost)}
+        ran = sorted(self._ran(), key=lambda record: (record["latency_s"], record[cost]))
+        columns = (
+            *(Column(name, name, _unit(name, self.column(name))) for name in self.axes),
+            *FASTEST,
+            Column("front", "front"),
+        )
+        marked = [{**record, "front": "*" if id(record) in front else None} for record in ran[:top]]
+        fastest = Table.of("", columns, marked)
+        title = (
+            f"{len(ran):,} of {len(self):,} machines ran; the fastest {len(marked)}; *: no other beats it in {cost} too"
+        )
+        reasons = sorted({record["error"] for record in self.records if record["error"]})[:3]
+        data = Table.of("machines", (Column(n, hidden=True) for n in (*self.axes, *self.results)), self.records)
+        sections = (
+            Section("fastest", tables=(fastest, data), note="\n".join(f"did not run: {reason}" for reason in reasons)),
+            *((Section("pareto", "Pareto front", pictures=(picture,)),) if picture is not None else ()),
+        )
+        return Page(title, sections=sections, document="machines")
+
+    def picture(self, cost: str, result: str = "latency_s") -> Picture:
+        """Every machine that ran, and the front as a line. Colour shows another swept field where one varies.
+
+        Raises:
+            UnknownNameError: no such column.
+            SimdeviceError: matplotlib is not installed, or a column that is no number to draw.
+        """
+        return Picture("pareto.png", "image/png", png(self._figure(cost, result)))
+
+    def plot_pareto(self, path: str | Path, cost: str, result: str = "latency_s") -> None:
+        """The picture as a file.
+
+        Raises:
+            UnknownNameError: no such column.
+            SimdeviceError: a name that does not end in .png, or what `picture` refuses.
         """
         check_picture(path)
+        content = self.picture(cost, result).content
+        with atomic_write(path, "wb") as file:
+            file.write(content)
+
+    def _figure(self, cost: str, result: str) -> Any:
         figure = extra("matplotlib.figure", "plots", "a plot").Figure(figsize=(9, 5.5), layout="constrained")
         axes, ran, front = figure.subplots(), self._ran(), self.pareto(cost, result)
         if not ran:
@@ -118,8 +166,7 @@ class SweepTable:
         axes.set_title(f"{len(ran):,} machines", loc="left")
         axes.grid(alpha=0.25)
         axes.legend()
-        with atomic_write(path, "wb") as file:
-            figure.savefig(file, format="png", dpi=110)
+        return figure
 
 
 def _drawable(value: Any) -> bool:
@@ -149,6 +196,11 @@ def _ticks(axis: Any, name: str, values: list[Any], *, log: bool) -> None:
         axis.set_major_locator(ticker.LogLocator(base=2 if binary else 10, subs=(1,) if binary else (1, 2, 5)))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: quantity(name, value)))
     axis.set_minor_locator(ticker.NullLocator())
+
+
+def _unit(name: str, values: list[Any]) -> Unit:
+    """How a swept field is shown."""
+    return Unit(lambda value: quantity(name, value)) if all(map(_drawable, values)) else TEXT
 
 
 def quantity(name: str, value: float) -> str:

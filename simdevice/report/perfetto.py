@@ -16,12 +16,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simdevice.analysis.occupancy import Series, buffer_series, fifo_series, lanes
 from simdevice.extras import extra
 from simdevice.files import atomic_write
 from simdevice.records import Run
 from simdevice.report.protobuf import Fields, chosen, message, same, varint
-from simdevice.report.timeline import lanes
-from simdevice.report.utilisation import Series, buffer_series, fifo_series
 
 __all__ = ["MAX_SLICES", "Track", "check_installed", "left_out", "tracks", "write_chrome", "write_perfetto"]
 
@@ -62,16 +61,16 @@ def tracks(run: Run, max_slices: int = MAX_SLICES) -> tuple[list[Track], int]:
     last = program.to_ps(timeline.compute_end[program.first_tile[1:] - 1])
     begin = np.concatenate([[0], last[:-1]]).astype(np.int64)[: len(last)]
     row_of_tile = program.trace_row[program.operator]
-    found = [Track("operators", begin, last, program.trace_row)]
-    found += [Track(lane.name, lane.start_ps, lane.end_ps, row_of_tile[lane.tile]) for lane in lanes(run)]
-    return _cut(found, max_slices)
+    tracks = [Track("operators", begin, last, program.trace_row)]
+    tracks += [Track(lane.name, lane.start_ps, lane.end_ps, row_of_tile[lane.tile]) for lane in lanes(run)]
+    return _cut(tracks, max_slices)
 
 
-def _cut(found: list[Track], max_slices: int) -> tuple[list[Track], int]:
-    total = sum(len(t.row) for t in found)
+def _cut(tracks: list[Track], max_slices: int) -> tuple[list[Track], int]:
+    total = sum(len(t.row) for t in tracks)
     if total <= max_slices:
-        return found, 0
-    operators, tiles = found[0], found[1:]
+        return tracks, 0
+    operators, tiles = tracks[0], tracks[1:]
     kept = [_first(operators, min(len(operators.row), max_slices))]
     room = max_slices - len(kept[0].row)
     starts = np.sort(np.concatenate([t.start_ps for t in tiles])) if tiles else np.zeros(0, np.int64)

@@ -1,23 +1,26 @@
-"""One page about a Run: its totals, then its tables, as Markdown, JSON or on a terminal."""
+"""One page about a Run: its totals, then its tables."""
 
 from __future__ import annotations
 
-import json as _json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simdevice.analysis.liveness import liveness
-from simdevice.records import CATEGORIES, FREE_CATEGORIES, Run
-from simdevice.report import tables, utilisation
-from simdevice.report.tables import to_dicts, to_markdown, to_rich
+from simdevice.analysis.occupancy import Level, levels
+from simdevice.analysis.utilisation import Component, Stall, components, hot_spot, stalls
+from simdevice.records import FREE_CATEGORIES, Run
+from simdevice.report import tables
+from simdevice.report.columns import table
+from simdevice.report.page import Fact, Page, Section
+from simdevice.report.renderers import json as _json
+from simdevice.report.renderers import render, show
 from simdevice.units import PS_PER_S, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Summary", "json", "markdown", "print", "summarise", "to_dict"]
+__all__ = ["Summary", "json", "markdown", "print", "run_page", "summarise", "to_dict"]
 
 RESOURCES = ("compute", "memory", "link")
 
@@ -57,20 +60,20 @@ class Summary:
 def summarise(run: Run) -> Summary:
     """The totals of a run."""
     trace = run.trace
-    free = [CATEGORIES.index(c) for c in FREE_CATEGORIES]
+    total, categories = trace.total, trace.totals("category")
     makespan = max(run.makespan_ps, 1)
     return Summary(
         device=run.device,
         workload=trace.origin.workload,
         operators=len(trace),
-        free_operators=int(np.isin(trace.per_op("category"), free).sum()),
+        free_operators=sum(categories[c].calls for c in FREE_CATEGORIES if c in categories),
         time_s=run.time_s,
         busy_s=int(run.busy_ps.sum()) / PS_PER_S,
-        flops=trace.flops,
-        is_lower_bound=trace.is_lower_bound,
-        bytes_read=trace.bytes_read,
-        bytes_written=trace.bytes_written,
-        weight_bytes=trace.weight_bytes,
+        flops=total.flops,
+        is_lower_bound=total.is_lower_bound,
+        bytes_read=total.bytes_read,
+        bytes_written=total.bytes_written,
+        weight_bytes=total.weight_bytes,
         peak_live_bytes=liveness(trace).peak_bytes,
         memory_capacity_bytes=getattr(run.spec, "memory_capacity_bytes", None),
         utilisation={r: run.bounds_ps[r] / makespan for r in RESOURCES if run.bounds_ps.get(r)},
@@ -78,25 +81,35 @@ def summarise(run: Run) -> Summary:
     )
 
 
-def _facts(run: Run, summary: Summary) -> list[tuple[str, str]]:
-    """The totals as people read them."""
+def run_page(run: Run, *, depth: int = 2, top: int = 10) -> Page:
+    """The page of a run: modules to a depth, and as many operators as `top`."""
+    summary = summarise(run)
+    title = f"{summary.workload or 'A program'} on {summary.device}"
+    return Page(title, _facts(run, summary), _sections(run, depth, top))
+
+
+def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
+    """The totals; one text may say several of them, as people read them."""
     least = ">= " * summary.is_lower_bound
     moved = summary.bytes_read + summary.bytes_written
-    spot = utilisation.hot_spot(run)
-    facts = [
-        ("device", summary.device),
-        ("workload", summary.workload),
-        ("operators", f"{summary.operators:,} ({summary.free_operators:,} of them free: views, synchronisation)"),
-        ("time", format_seconds(summary.time_s)),
-        ("FLOPs", least + format_count(summary.flops)),
-        ("rate", f"{least}{format_count(summary.flops_per_s)}/s"),
-        ("bytes moved", f"{format_bytes(moved)} ({format_bytes(summary.weight_bytes)} of weights)"),
-        ("memory", _held(summary)),
-        ("utilisation", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilisation.items())),
-        ("bounds", ", ".join(f"{n.replace('_', ' ')} {format_seconds(s)}" for n, s in summary.bounds_s.items())),
-        ("hot-spot", f"{spot.name} ({spot.share:.1%}): {spot.reason}" if spot else ""),
-    ]
-    return [(name, value) for name, value in facts if value]
+    spot = hot_spot(run)
+    free = f"{summary.free_operators:,} of them free: views, synchronisation"
+    bounds = ", ".join(f"{n.replace('_', ' ')} {format_seconds(s)}" for n, s in summary.bounds_s.items())
+    shown = (
+        ("operators", "operators", f"{summary.operators:,} ({free})"),
+        ("time_s", "time", format_seconds(summary.time_s)),
+        ("flops", "FLOPs", least + format_count(summary.flops)),
+        ("flops_per_s", "rate", f"{least}{format_count(summary.flops_per_s)}/s"),
+        ("", "bytes moved", f"{format_bytes(moved)} ({format_bytes(summary.weight_bytes)} of weights)"),
+        ("peak_live_bytes", "memory", _held(summary)),
+        ("utilisation", "utilisation", ", ".join(f"{n} {share:.1%}" for n, share in summary.utilisation.items())),
+        ("bounds_s", "bounds", bounds),
+        ("hot_spot", "hot-spot", f"{spot.name} ({spot.share:.1%}): {spot.reason}" if spot else ""),
+    )
+    values = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
+    values |= {"flops_per_s": summary.flops_per_s, "hot_spot": None if spot is None else asdict(spot)}
+    facts = [Fact(key, label, values.pop(key, None), text) for key, label, text in shown]
+    return (*(Fact(key, value=value) for key, value in values.items()), *facts)
 
 
 def _held(summary: Summary) -> str:
@@ -111,64 +124,40 @@ def _held(summary: Summary) -> str:
     return f"{held}, {beside} {summary.device}"
 
 
-def _sections(run: Run, depth: int, top: int) -> list[tuple[str, str, list[Any]]]:
-    """Key, heading and rows of every table that has something to say."""
+def _sections(run: Run, depth: int, top: int) -> tuple[Section, ...]:
+    """Every table; one without rows is not shown."""
     phases = tables.by_phase(run)
-    sections: list[tuple[str, str, list[Any]]] = [
-        ("stalls", "Where the time went", utilisation.stalls(run)),
-        ("components", "Parts of the machine", utilisation.components(run)),
-        ("levels", "Buffer and FIFO", utilisation.levels(run)),
-        ("by_phase", "By phase", phases if len(phases) > 1 else []),
-        ("by_category", "By category", tables.by_category(run)),
-        ("by_bound", "By what limits them", tables.by_bound(run)),
-        ("by_module", "By module", tables.by_module(run, depth)),
-        ("top_operators", "Top operators", tables.top_operators(run, top)),
-        ("transfers", "Host link", tables.transfers(run)),
-        ("unknown_operators", "Operators without a known cost", tables.unknown_operators(run)),
+    sections: list[tuple[str, str, type, Sequence[Any]]] = [
+        ("stalls", "Where the time went", Stall, stalls(run)),
+        ("components", "Parts of the machine", Component, components(run)),
+        ("levels", "Buffer and FIFO", Level, levels(run)),
+        ("by_phase", "By phase", tables.Share, phases if len(phases) > 1 else []),
+        ("by_category", "By category", tables.Share, tables.by_category(run)),
+        ("by_bound", "By what limits them", tables.Share, tables.by_bound(run)),
+        ("by_module", "By module", tables.Share, tables.by_module(run, depth)),
+        ("top_operators", "Top operators", tables.Hot, tables.top_operators(run, top)),
+        ("transfers", "Host link", tables.Transfer, tables.transfers(run)),
+        ("unknown_operators", "Operators without a known cost", tables.Unknown, tables.unknown_operators(run)),
     ]
-    return [section for section in sections if section[2]]
+    return tuple(Section(key, heading, (table(key, kind, rows),)) for key, heading, kind, rows in sections)
 
 
 def markdown(run: Run, *, depth: int = 2, top: int = 10) -> str:
     """The page as GitHub Markdown."""
-    summary = summarise(run)
-    parts = [f"# {summary.workload or 'A program'} on {summary.device}\n"]
-    facts = [f"- {name}: {value}" for name, value in _facts(run, summary) if name not in ("device", "workload")]
-    parts.append("\n".join(facts) + "\n")
-    parts += [f"## {heading}\n\n{to_markdown(rows)}" for _, heading, rows in _sections(run, depth, top)]
-    return "\n".join(parts)
+    return render(run_page(run, depth=depth, top=top), "markdown")
 
 
 def to_dict(run: Run, *, depth: int = 2, top: int = 10) -> dict[str, Any]:
     """The page as plain data: numbers unrounded, in the unit their key names; absent tables are empty lists."""
-    summary = summarise(run)
-    totals = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
-    keys = (
-        *("stalls", "components", "levels"),
-        *("by_phase", "by_category", "by_bound", "by_module", "top_operators", "transfers", "unknown_operators"),
-    )
-    found = {key: to_dicts(rows) for key, _, rows in _sections(run, depth, top)}
-    spot = utilisation.hot_spot(run)
-    totals["hot_spot"] = None if spot is None else asdict(spot)
-    return {**totals, "flops_per_s": summary.flops_per_s, **{key: found.get(key, []) for key in keys}}
+    plain: dict[str, Any] = _json.data(run_page(run, depth=depth, top=top))
+    return plain
 
 
 def json(run: Run, *, depth: int = 2, top: int = 10) -> str:
     """The page as JSON."""
-    return _json.dumps(to_dict(run, depth=depth, top=top), indent=2)
+    return render(run_page(run, depth=depth, top=top), "json")
 
 
 def print(run: Run, *, depth: int = 2, top: int = 10, console: Console | None = None) -> None:
-    """The page on a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = console or Console()
-    totals = Table.grid(padding=(0, 2))
-    for name, value in _facts(run, summarise(run)):
-        totals.add_row(Text(name, style="bold"), Text(value))
-    console.print(totals)
-    for _, heading, rows in _sections(run, depth, top):
-        console.print()
-        console.print(to_rich(rows, heading))
+    """The page on a terminal; plain text where the console is none."""
+    show(run_page(run, depth=depth, top=top), console)

@@ -1,8 +1,8 @@
-"""Makes this directory's helper modules importable, whatever pytest's import mode."""
+"""Makes the helper modules of records and of reports importable, whatever pytest's import mode."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("records", "report")]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import simdevice as sd
+from simdevice.analysis.utilisation import components
 from simdevice.costs import Rule
 from simdevice.records import Cost, Run, Signature, Trace, TraceBuilder
 from simdevice.records.program import UNITS
-from simdevice.report.utilisation import components
 
 
 def array_busy(run: Run) -> float:

@@ -124,7 +124,7 @@ def test_tiny_cnn_is_fourteen_operators() -> None:
     trace = sd.trace("tiny-cnn", frontend="onnx")
     assert len(trace) == 14
     # Torch_Sim_Frontend, examples/accel_results.md: 99.96 us
-    assert round(sd.device("edge-npu").run(trace).time_s * 1e6, 2) == 99.96
+    assert round(sd.device("published/edge-npu").run(trace).time_s * 1e6, 2) == 99.96
 
 
 def test_a_program_that_cannot_be_exported_is_one_line() -> None:

@@ -106,4 +106,5 @@ def test_fields_are_those_of_the_accelerator_model():
         *("name", "kind", "clock_hz", "array_rows", "array_cols", "vector_lanes", "buffer_bytes", "tile_fraction"),
         *("dram_bandwidth_bytes_per_s", "dram_channels", "dram_latency_s", "noc_bandwidth_bytes_per_s"),
         *("noc_latency_s", "transit_ops_per_byte", "memory_capacity_bytes", "quantise", "launch_overhead_s", "link"),
+        "operands",
     }

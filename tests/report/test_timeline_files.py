@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tile_runs import ADD, edge, made, tiny_cnn
 
 import simdevice as sd
+from simdevice.analysis.occupancy import buffer_series
 from simdevice.errors import SimdeviceError
 from simdevice.report import perfetto
 from simdevice.report.perfetto import tracks, write_chrome, write_perfetto
-from simdevice.report.timeline import busy_fraction, columns, lanes, write_png
-from simdevice.report.utilisation import Series, buffer_series
+from simdevice.report.timeline import write_png
 from simdevice.workloads.ntt import rns_product_trace
 
 
@@ -23,43 +22,6 @@ def png_size(path: Path) -> tuple[int, int]:
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
-
-
-def test_lanes_are_the_busy_times_of_each_engine() -> None:
-    run = edge().run(made((ADD, (0, 1, 2)), (ADD, (0, 1, 3))))
-    found = {lane.name: (lane.start_ps.tolist(), lane.end_ps.tolist()) for lane in lanes(run)}
-    assert found == {
-        "load": ([0, 8_120_000], [8_120_000, 16_240_000]),
-        "vector": ([8_120_000, 16_240_000], [8_320_000, 16_440_000]),
-        "store": ([8_320_000, 16_440_000], [12_440_000, 20_560_000]),
-    }
-
-
-def test_busy_fraction_adds_up_to_the_busy_time() -> None:
-    run = edge(buffer_bytes="128 KiB").run(tiny_cnn(8))
-    edges = np.linspace(0, run.makespan_ps, 101)
-    for lane in lanes(run):
-        share = busy_fraction(lane, edges)
-        assert share.min() >= 0
-        assert share.max() <= 1 + 1e-12
-        assert (share * np.diff(edges)).sum() == pytest.approx((lane.end_ps - lane.start_ps).sum())
-
-
-def test_columns_hold_the_highest_value_and_the_mean() -> None:
-    level = Series(np.array([2, 4, 5, 9]), np.array([3, 0, 8, 1]))
-    most, mean = columns(level, np.array([0.0, 1.0, 4.0, 8.0, 10.0]))
-    # nothing; 3 from 2 to 4; 0 then 8 from 5 to 8; 8 until 9, then 1
-    assert most.tolist() == [0, 3, 8, 8]
-    assert mean.tolist() == [0, 3 * 2 / 3, 8 * 3 / 4, (8 + 1) / 2]
-
-
-def test_columns_add_up_to_the_mean_level() -> None:
-    run = edge(buffer_bytes="128 KiB").run(tiny_cnn(8))
-    series = buffer_series(run)
-    most, mean = columns(series, np.linspace(0, run.makespan_ps, 101))
-    assert mean.mean() == pytest.approx(series.mean(run.makespan_ps))
-    assert most.max() == series.values.max()
-    assert (most >= mean * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize("copies", [1, 400])

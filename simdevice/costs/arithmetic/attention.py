@@ -113,8 +113,8 @@ def multi_head(signature: Signature, heads: int) -> Cost:
 
 
 def encoder_layer(signature: Signature, heads: int) -> Cost:
-    """src, the attention's four parameters, the norms' four, then the feed-forward's (hidden, width) and (width, hidden)
-    with their biases. Two residual additions, two layer norms (5 per element) and one activation."""
+    """src, the attention's four parameters, the norms' four, then the feed-forward's (hidden, width) and (width,
+    hidden) with their biases. Two residual additions, two layer norms (5 per element) and one activation."""
     source, hidden = signature.inputs[0], signature.inputs[9].shape[0]
     batch, length, width = source.shape
     rows = batch * length

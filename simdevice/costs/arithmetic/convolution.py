@@ -1,14 +1,15 @@
 """Convolutions as products over windows (im2col), and their gradients.
 
-y[o] = sum over c, t of x[c, o * stride + t * dilation - padding] * w[o, c, t]. Every (place, c, t, output channel) is one
-multiply-add, `pixels * C_in/g * kernel * C_out` of them. Written as a product, the windows of x are the left operand.
+y[o] = sum over c, t of x[c, o * stride + t * dilation - padding] * w[o, c, t]. Every (place, c, t, output channel) is
+one multiply-add, `places * C_in/g * kernel * C_out` of them. Written as a product, the windows of x are the left operand.
 
 - Forward, per group: (places, C_in/g * kernel) x (C_in/g * kernel, C_out/g).
 - dx is the scatter of (places, C_out/g) x (C_out/g, C_in/g * kernel): each gradient goes back over its window, and
   where windows overlap, what they give is summed.
 - dw is (C_out/g, places) x (places, C_in/g * kernel): gradients meet the windows of x.
-- A transposed convolution is that scatter: its forward is dx of the plain one, with x for the gradient. So its own dx
-  gathers windows of the gradient, (places, C_out/g * kernel) x (C_out/g * kernel, C_in/g), and its dw meets x with them.
+- A transposed convolution is that scatter: its forward is dx of the plain one, with x for the gradient. So its own
+  dx gathers windows of the gradient, (places, C_out/g * kernel) x (C_out/g * kernel, C_in/g), and its dw meets x with
+  them.
 
 Padding and pixels that no window touches: the whole picture is read (memory moves rows, not pixels); windows that
 reach beyond it are the product's excess.

@@ -70,7 +70,7 @@ def linear(
     packed: bool = False,
     **per_output: int | bool,
 ) -> Cost:
-    """Rows (..., k) of input `a` times a matrix of n columns, however it is stored: n is the result's last dimension."""
+    """Rows (..., k) of input `a` times a matrix of n columns, however stored: n is the result's last dimension."""
     source, result = signature.inputs[a], signature.outputs[0]
     columns = result.shape[-1] if result.shape else 1
     k = source.shape[-1] * values_per_element(source) if depth is None else depth
@@ -109,7 +109,7 @@ def grouped(signature: Signature, *, biased: bool) -> Cost:
 
 
 def grouped_gradients(signature: Signature) -> Cost:
-    """Of rows (M, k) x matrices (G, k, n), inputs 0 and 1: both gradients, each as many multiply-adds as the product."""
+    """Of rows (M, k) x matrices (G, k, n), inputs 0 and 1: both gradients, each with the product's multiply-adds."""
     (rows, k), (stack, _, n) = signature.inputs[0].shape, signature.inputs[1].shape
     products: list[Product] = []
     for count, m in split_evenly(rows, min(stack, rows)):

@@ -1,7 +1,7 @@
 """Recurrent layers: the inputs of all steps are one product, the states a product for each step; gates are extras.
 
-A layer with G gates of H units: (steps * batch, F) x (F, G H), then `steps` products (batch, H) x (H, G H), one after the
-other. What a unit needs beside the products is counted per gate and step:
+A layer with G gates of H units: (steps * batch, F) x (F, G H), then `steps` products (batch, H) x (H, G H), one after
+the other. What a unit needs beside the products is counted per gate and step:
 
 - LSTM 13: 4 gates: add the two products (4), activate (4); c' = f*c + i*g (3); h = o*tanh(c') (2).
 - GRU 10: r and z: add, activate (4); n = tanh(x + r*h) (3); h' = n + z*(h - n) (3).

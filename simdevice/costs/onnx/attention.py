@@ -76,8 +76,8 @@ def multi_head_attention(signature: Signature) -> Cost:
 
 @register("com.microsoft.GroupQueryAttention", attributes=("given", "num_heads", "kv_num_heads"))
 def group_query_attention(signature: Signature) -> Cost:
-    """query (batch, length, width), key and value perhaps packed behind it; a cache of past_key (batch, kv heads, length,
-    head width) is as long as it may get, so its length bounds the keys."""
+    """query (batch, length, width), key and value perhaps packed behind it; a cache of past_key (batch, kv heads,
+    length, head width) is as long as it may get, so its length bounds the keys."""
     given, heads = named(signature), signature.attribute("num_heads") or 1
     batch, queries, wide = given["query"].shape
     kv_heads = signature.attribute("kv_num_heads") or heads

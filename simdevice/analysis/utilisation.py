@@ -1,4 +1,4 @@
-"""What the parts of an accelerator did with the time: utilisation, stalls, levels, and the hot-spot with its reason.
+"""What the parts of an accelerator did with the time: utilisation, stalls, and the hot-spot with its reason.
 
 Needs a Run with tiles; everything here is empty for a device without them.
 """
@@ -7,33 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simdevice.hardware import AcceleratorSpec
-from simdevice.records import Program, Run, Timeline
+from simdevice.records import Program, Run
 from simdevice.records.program import UNITS
 from simdevice.units import PS_PER_S, format_bytes
 
-__all__ = [
-    "Bin",
-    "Component",
-    "HotSpot",
-    "Level",
-    "Series",
-    "Stall",
-    "buffer_peak",
-    "buffer_series",
-    "components",
-    "fifo_series",
-    "hot_spot",
-    "latency_histogram",
-    "levels",
-    "stalls",
-]
+if TYPE_CHECKING:
+    from simdevice.hardware import AcceleratorSpec
 
-Int64 = NDArray[np.int64]
+__all__ = ["Component", "HotSpot", "Stall", "components", "hot_spot", "stalls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +44,6 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """Something that fills and empties: time-averaged mean, peak, and what it could hold (None: no limit)."""
-
-    name: str
-    mean: float
-    peak: int
-    capacity: int | None
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
 class HotSpot:
     """What limits the run, how much of the time, and why."""
 
@@ -78,42 +52,11 @@ class HotSpot:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Tiles whose latency, from buffer space to the end of the store, is from `low_s` up to `high_s`."""
-
-    low_s: float
-    high_s: float
-    tiles: int
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A level over time: `values[i]` holds from `times_ps[i]` on."""
-
-    times_ps: Int64
-    values: Int64
-
-    def mean(self, until_ps: int) -> float:
-        """The time average from zero to `until_ps`."""
-        if not until_ps or not len(self.values):
-            return 0.0
-        lasted = np.diff(self.times_ps, append=until_ps) / until_ps
-        return float((lasted * self.values).sum())
-
-
-def _tiles(run: Run) -> tuple[Program, Timeline, AcceleratorSpec] | None:
-    if run.program is None or run.timeline is None or not isinstance(run.spec, AcceleratorSpec):
-        return None
-    return run.program, run.timeline, run.spec
-
-
 def components(run: Run) -> list[Component]:
     """The units, both transfer engines and the memory channels."""
-    found = _tiles(run)
-    if found is None:
+    if run.program is None or run.timeline is None:
         return []
-    program, _, spec = found
+    program, spec = run.program, _spec(run)
     tiles, times = program.tiles, program.repetitions
     per_s, whole_s = float(program.ticks_per_s), max(run.makespan_ps, 1) / PS_PER_S
     clock, rate = float(spec.clock_hz), float(_channel_rate(spec))
@@ -143,6 +86,12 @@ def components(run: Run) -> list[Component]:
     return rows
 
 
+def _spec(run: Run) -> AcceleratorSpec:
+    """The machine of a run with tiles: only accelerators have them."""
+    spec: AcceleratorSpec = run.spec
+    return spec
+
+
 def _channel_rate(spec: AcceleratorSpec) -> Fraction:
     """Bytes per second of one transfer."""
     return min(Fraction(spec.dram_bandwidth_bytes_per_s) / spec.dram_channels, Fraction(spec.noc_bandwidth_bytes_per_s))
@@ -154,84 +103,11 @@ def stalls(run: Run) -> list[Stall]:
     return [Stall(name.replace("_", " "), ps / PS_PER_S, ps / total) for name, ps in run.stalls.items()]
 
 
-def _series(times: list[Int64], changes: list[Int64], program: Program) -> Series:
-    at, change = np.concatenate(times), np.concatenate(changes)
-    at, index = np.unique(at, return_inverse=True)
-    total = np.zeros(len(at), np.int64)
-    np.add.at(total, index, change)
-    return Series(program.to_ps(at), np.cumsum(total))
-
-
-def buffer_series(run: Run) -> Series:
-    """Bytes of the buffer in use."""
-    found = _tiles(run)
-    if found is None:
-        return Series(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    program, timeline, _ = found
-    operands, results = program.column("operand_bytes"), program.column("result_bytes")
-    times = [timeline.allocated, timeline.compute_end, timeline.store_end]
-    return _series(times, [operands + results, -operands, -results], program)
-
-
-def fifo_series(run: Run) -> Series:
-    """Tiles that are loaded and wait for their unit."""
-    found = _tiles(run)
-    if found is None:
-        return Series(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    program, timeline, _ = found
-    one = np.ones(len(timeline), np.int64)
-    return _series([timeline.load_end, timeline.compute_start], [one, -one], program)
-
-
-def buffer_peak(run: Run) -> int:
-    """The most bytes of the buffer in use at once: right after some allocation."""
-    found = _tiles(run)
-    if found is None or not len(found[1]):
-        return 0
-    program, timeline, _ = found
-    operands, results = program.column("operand_bytes"), program.column("result_bytes")
-    stores = program.column("store_ticks") > 0
-    held = np.cumsum(operands + results)
-    for times, freed in (
-        (timeline.compute_end, np.where(stores, operands, operands + results)),
-        (timeline.store_end[stores], results[stores]),
-    ):
-        past = np.concatenate([[0], np.cumsum(freed)])
-        held = held - past[np.searchsorted(times, timeline.allocated, side="right")]
-    return int(held.max())
-
-
-def levels(run: Run) -> list[Level]:
-    """Buffer occupancy and the depth of the ready FIFO."""
-    found = _tiles(run)
-    if found is None:
-        return []
-    buffer, fifo = buffer_series(run), fifo_series(run)
-    return [
-        Level("buffer", buffer.mean(run.makespan_ps), buffer_peak(run), found[0].buffer_bytes, "B"),
-        Level("ready FIFO", fifo.mean(run.makespan_ps), int(fifo.values.max(initial=0)), None, "tiles"),
-    ]
-
-
-def latency_histogram(run: Run, bins: int = 20) -> list[Bin]:
-    """Tiles by latency, in bins of equal width."""
-    found = _tiles(run)
-    if found is None or not len(found[1]):
-        return []
-    program, timeline, _ = found
-    latency = program.to_ps(timeline.store_end - timeline.allocated)
-    counts, edges = np.histogram(latency, bins=bins)
-    edges = edges / PS_PER_S
-    rows = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-    return [Bin(low, high, tiles) for low, high, tiles in rows]
-
-
 def hot_spot(run: Run) -> HotSpot | None:
     """The largest share of the split, as the part of the machine to look at."""
-    found = _tiles(run)
-    if found is None or not run.makespan_ps:
+    if run.program is None or run.timeline is None or not run.makespan_ps:
         return None
-    program, _, spec = found
+    program, spec = run.program, _spec(run)
     name = max(run.stalls, key=lambda n: run.stalls[n])
     share = run.stalls[name] / run.makespan_ps
     if name == "compute":

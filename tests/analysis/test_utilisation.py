@@ -1,26 +1,14 @@
-"""Utilisation, levels, hot-spots and histograms of runs with tiles."""
+"""Utilisation, levels and hot-spots of runs with tiles."""
 
 from __future__ import annotations
 
-import json
-from itertools import pairwise
-
-import numpy as np
 import pytest
 from tile_runs import ADD, WORDS, edge, made, tiny_cnn
 
 import simdevice as sd
+from simdevice.analysis.occupancy import buffer_peak, lanes, levels
+from simdevice.analysis.utilisation import components, hot_spot, stalls
 from simdevice.records import Run, Signature
-from simdevice.report.utilisation import (
-    buffer_peak,
-    buffer_series,
-    components,
-    fifo_series,
-    hot_spot,
-    latency_histogram,
-    levels,
-    stalls,
-)
 
 
 def part(run: Run, name: str) -> object:
@@ -57,20 +45,6 @@ def test_stalls_are_the_split_as_shares() -> None:
     found = stalls(run)
     assert sum(s.share for s in found) == pytest.approx(1)
     assert {s.name: round(100 * s.share, 1) for s in found}["load bandwidth"] == 59.8
-
-
-def test_buffer_and_fifo_over_time() -> None:
-    # two additions, the second prefetched: it has its space at 8.12 us and is loaded at 16.24 us
-    run = edge().run(made((ADD, (0, 1, 2)), (ADD, (0, 1, 3))))
-    buffer = buffer_series(run)
-    # computes end at 8.32 and 16.44 us, stores at 12.44 and 20.56 us
-    assert buffer.times_ps.tolist() == [0, 8_120_000, 8_320_000, 12_440_000, 16_440_000, 20_560_000]
-    assert buffer.values.tolist() == [153_600, 307_200, 204_800, 153_600, 51_200, 0]
-    assert buffer_peak(run) == 307_200
-    mean = (8.12 * 153_600 + 0.2 * 307_200 + 4.12 * 204_800 + 4.0 * 153_600 + 4.12 * 51_200) / 20.56
-    assert levels(run)[0].mean == pytest.approx(mean)
-    assert levels(run)[0].capacity == 2 * 2**20
-    assert fifo_series(run).values.max() == 0  # no tile ever waits for its unit
 
 
 def test_the_ready_fifo_fills_where_computing_is_slower_than_loading() -> None:
@@ -118,41 +92,8 @@ def test_a_full_buffer_is_a_hot_spot() -> None:
     assert (found.name, found.reason) == ("buffer", "loads wait until tiles leave the 102.4 kB buffer")
 
 
-def test_every_tile_is_in_the_histogram() -> None:
-    run = edge().run(tiny_cnn(8))
-    bins = latency_histogram(run, 7)
-    assert len(bins) == 7
-    assert sum(b.tiles for b in bins) == run.tiles
-    assert all(a.high_s == pytest.approx(b.low_s) for a, b in pairwise(bins))
-
-
-def test_the_peak_is_that_of_the_series() -> None:
-    for trace in (tiny_cnn(), tiny_cnn(8)):
-        for size in ("128 KiB", "2 MiB"):
-            run = edge(buffer_bytes=size).run(trace)
-            series = buffer_series(run)
-            assert buffer_peak(run) == series.values.max()
-            assert series.values[-1] == 0
-            assert (np.diff(series.times_ps) > 0).all()
-
-
 def test_a_device_without_tiles_has_none_of_it() -> None:
     run = sd.device("h100").run(tiny_cnn())
-    assert (components(run), levels(run), stalls(run), latency_histogram(run)) == ([], [], [], [])
+    assert (components(run), levels(run), stalls(run), lanes(run)) == ([], [], [], [])
     assert hot_spot(run) is None
     assert buffer_peak(run) == 0
-
-
-def test_the_page_of_a_run_with_tiles_has_all_of_it() -> None:
-    run = edge().run(tiny_cnn())
-    page = run.to_markdown()
-    assert "- hot-spot: off-chip memory (59.8%): units wait for loads 59.8% of the time" in page
-    assert "| load bandwidth | 62.5 us | 59.8% |" in page
-    assert "| matrix array | 3.488 us | 3.3% | 2,802,304 | multiply-adds | 78.5% |" in page
-    assert "| ready FIFO | 0 | 0 | - | tiles |" in page  # no limit
-    data = json.loads(run.to_json())
-    assert data["hot_spot"]["name"] == "off-chip memory"
-    assert data["levels"][1]["capacity"] is None
-    assert sum(row["share"] for row in data["stalls"]) == pytest.approx(1)
-    assert [row["name"] for row in data["levels"]] == ["buffer", "ready FIFO"]
-    assert json.loads(sd.device("h100").run(tiny_cnn()).to_json())["hot_spot"] is None
