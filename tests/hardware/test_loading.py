@@ -115,8 +115,8 @@ def test_every_shipped_number_cites_its_source_on_the_line_above(path):
         (
             load,
             "",
-            "unknown device '': expected one of a100, dc-npu, edge-npu, h100, optical, published/a100, published/dc-npu, "
-            "published/edge-npu, published/h100, published/optical",
+            "unknown device '': expected one of a100, dc-npu, edge-npu, h100, optical, published/a100, "
+            "published/dc-npu, published/edge-npu, published/h100, published/optical",
         ),
         (load_host, "host", "unknown host 'host': did you mean 'host-cpu'?"),
         (load_link, "nvlink", "unknown link 'nvlink': did you mean 'nvlink4'?"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from onnx.backend.test.case.node import collect_testcases
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves
@@ -19,8 +19,8 @@ from simdevice.frontends.dispatch import DispatchRecorder
 from simdevice.hardware import AcceleratorSpec, load, load_link
 from simdevice.lowering import Rates
 from simdevice.lowering.excess import excess_bytes
-from simdevice.lowering.tiling import cut
-from simdevice.lowering.work import work_of
+from simdevice.lowering.tiling import blocking, cut
+from simdevice.lowering.work import Blocks, work_of
 from simdevice.records import FREE_CATEGORIES, Cost, Origin, Signature, TensorSpec, Trace
 
 MACHINES = {
@@ -28,6 +28,9 @@ MACHINES = {
     "small": ("edge-npu", {"buffer_bytes": "4 KiB"}),
     "published, small": ("published/edge-npu", {"buffer_bytes": "6000 B"}),
 }
+
+
+MANY = 20_000
 
 
 def rates(machine: str) -> Rates:
@@ -38,9 +41,12 @@ def rates(machine: str) -> Rates:
 
 
 def moved(signature: Signature, cost: Cost, machine: Rates) -> int | None:
-    """Bytes loaded and stored; None where a tile can't fit."""
+    """Bytes loaded and stored; None where a tile can't fit, or there would be too many to count in a test."""
+    stages = work_of(signature, cost)
     try:
-        tiles = [tile for stage in work_of(signature, cost) for tile in cut(stage, machine)]
+        if any(blocking(stage, machine).tiles > MANY for stage in stages if isinstance(stage, Blocks)):
+            return None
+        tiles = [tile for stage in stages for tile in cut(stage, machine)]
     except SimdeviceError:
         return None
     return sum(operands + (result if store else 0) for _, _, store, operands, result, _, _ in tiles)
@@ -51,6 +57,8 @@ def check(signatures: Iterable[Signature]) -> int:
     costs, held = Costs(), 0
     machines = [rates(name) for name in MACHINES]
     for signature in signatures:
+        if signature.attribute("unresolved"):  # follows from data: the walk costs it with its reason
+            continue
         cost = costs(signature)
         if cost.category in FREE_CATEGORIES | {"transfer"}:
             continue
@@ -69,9 +77,9 @@ def check(signatures: Iterable[Signature]) -> int:
     return held
 
 
-def sampled(samples: int, *, backward: bool) -> Iterator[Signature]:
-    """What PyTorch's operator database calls, in float32 where an operator takes it."""
-    for info in op_db:
+def sampled(samples: int, *, step: int, backward: bool) -> Iterator[Signature]:
+    """What PyTorch's operator database calls (every `step`th), in float32 where an operator takes it."""
+    for info in op_db[::step]:
         types = info.supported_dtypes("cpu")
         dtype = torch.float32 if torch.float32 in types else next(iter(types), None)
         if dtype is None:
@@ -90,49 +98,47 @@ def sampled(samples: int, *, backward: bool) -> Iterator[Signature]:
                     ]
                     if wants and sums:
                         torch.autograd.backward(sums)
-            except RuntimeError:  # a sample that the CPU itself refuses under a recorder (sparse, nested)
+            except (RuntimeError, AssertionError):  # sparse, nested, or of another device (jiterator)
                 continue
             yield from recorder.finish(Origin("sample")).table.signatures
 
 
 @pytest.mark.filterwarnings("ignore")  # the database's own samples warn
 def test_operators_of_pytorch_move_their_bytes_and_named_excess() -> None:
-    assert check(set(sampled(1, backward=False))) > 1500
+    assert check(set(sampled(2, step=4, backward=False))) > 300
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_more_samples_and_their_gradients() -> None:
-    assert check(set(sampled(8, backward=True))) > 15_000
+    assert check(set(sampled(8, step=1, backward=True))) > 15_000
 
 
-def node_models(step: int) -> Iterator[Path]:
-    spec = importlib.util.find_spec("onnx")
-    assert spec is not None
-    assert spec.origin is not None
-    yield from sorted(Path(spec.origin).parent.glob("backend/test/data/node/*/model.onnx"))[::step]
-
-
-def walked(paths: Iterable[Path]) -> Iterator[Signature]:
-    for path in paths:
+def node_models(folder: Path, step: int) -> Iterator[Signature]:
+    """What ONNX's own tests of each operator call (every `step`th of 1,884)."""
+    for case in collect_testcases(None)[::step]:
+        path = folder / f"{case.name}.onnx"
+        path.write_bytes(case.model.SerializeToString())
         try:
             yield from sd.trace(str(path)).table.signatures
         except SimdeviceError:  # data decides a shape; the walk's own tests name these
             continue
 
 
-def test_node_models_of_onnx_move_their_bytes_and_named_excess() -> None:
-    assert check(set(walked(node_models(12)))) > 200
+@pytest.mark.filterwarnings("ignore")  # the cases compute their expectations with numpy, which warns
+def test_node_models_of_onnx_move_their_bytes_and_named_excess(tmp_path: Path) -> None:
+    assert check(set(node_models(tmp_path, 10))) > 300
 
 
 @pytest.mark.slow
-def test_all_node_models_of_onnx() -> None:
-    assert check(set(walked(node_models(1)))) > 2500
+@pytest.mark.filterwarnings("ignore")
+def test_all_node_models_of_onnx(tmp_path: Path) -> None:
+    assert check(set(node_models(tmp_path, 1))) > 3000
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3-8b", "tiny-cnn"])
+@pytest.mark.parametrize("name", ["gpt2", "qwen2.5-0.5b", "tiny-cnn"])
 def test_traces_of_models_move_their_bytes_and_named_excess(name: str) -> None:
-    request = {} if name == "tiny-cnn" else {"tokens": 128}
+    request = {} if name == "tiny-cnn" else {"tokens": 32}
     for fake in (None, "cpu"):
         assert check(sd.trace(name, fake=fake, scopes=False, **request).table.signatures) > 20  # type: ignore[arg-type]
 
@@ -151,21 +157,46 @@ def test_modules_of_pytorch_load_all_of_their_parameters() -> None:
             info, device="cpu", dtype=torch.float32, requires_grad=False, training=False
         ):
             module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).eval()
+            if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
+                continue  # lazy: it has no size before the first call
             parameters = {p.data_ptr(): p.nbytes for p in module.parameters()}
             if not parameters or sample.forward_input is None:
                 continue
-            with torch.no_grad():
-                trace = sd.trace(
-                    lambda *a, m=module, **k: m(*a, **k), *sample.forward_input.args, kwargs=sample.forward_input.kwargs
-                )
+            try:
+                with torch.no_grad():
+                    trace = sd.trace(
+                        lambda *args, module=module, **kwargs: module(*args, **kwargs),
+                        *sample.forward_input.args,
+                        kwargs=sample.forward_input.kwargs,
+                    )
+            except RuntimeError as error:
+                if "NestedTensorImpl" not in str(error):  # what a padded encoder makes in evaluation
+                    raise
+                continue
             assert weight_bytes(trace) >= sum(parameters.values()), (info.name, sample.constructor_input)
             held += 1
     assert held > 100
 
 
 def weight_bytes(trace: Trace) -> int:
-    """Loaded bytes of weights: the identity above says that no tile loads less than its rule reads."""
-    return trace.weight_bytes
+    """Bytes of weights that tiles load: of a product's operands as they are written out, else what its rule reads."""
+    total = 0
+    for op in trace.ops:
+        loaded = {i: t.nbytes for i, t in enumerate(op.inputs) if t.is_weight}
+        if op.cost.products:
+            beside = op.cost.weight_bytes
+            for product in op.cost.products:
+                for places, own, whole in (
+                    (product.a, product.a_bytes, product.a_loaded),
+                    (product.b, product.b_bytes, product.b_loaded),
+                ):
+                    if places and places[0] in loaded:
+                        total += whole
+                        beside -= own
+            total += beside
+        else:
+            total += op.cost.weight_bytes
+    return total
 
 
 def signature(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], **attributes: object) -> Signature:

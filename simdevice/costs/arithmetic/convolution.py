@@ -1,7 +1,7 @@
 """Convolutions as products over windows (im2col), and their gradients.
 
 y[o] = sum over c, t of x[c, o * stride + t * dilation - padding] * w[o, c, t]. Every (place, c, t, output channel) is
-one multiply-add, `places * C_in/g * kernel * C_out` of them. Written as a product, the windows of x are the left operand.
+one multiply-add: places * C_in/g * kernel * C_out of them. As a product, the windows of x are the left operand.
 
 - Forward, per group: (places, C_in/g * kernel) x (C_in/g * kernel, C_out/g).
 - dx is the scatter of (places, C_out/g) x (C_out/g, C_in/g * kernel): each gradient goes back over its window, and
