@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -88,8 +88,7 @@ def components(run: Run) -> list[Component]:
 
 def _spec(run: Run) -> AcceleratorSpec:
     """The machine of a run with tiles: only accelerators have them."""
-    spec: AcceleratorSpec = run.spec
-    return spec
+    return cast("AcceleratorSpec", run.spec)
 
 
 def _channel_rate(spec: AcceleratorSpec) -> Fraction:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from simdevice.devices.base import Device, Session
 from simdevice.errors import SpecError
-from simdevice.hardware import RooflineSpec, load, load_link
+from simdevice.hardware import DeviceSpec, load
 
 __all__ = ["Device", "Session", "get"]
 
+_CLASSES = {
+    "accelerator": "Accelerator",
+    "null": "NullDevice",
+    "offload": "Offload",
+    "roofline": "Roofline",
+}
+"""Each kind of machine is a module here with this class, imported when it is chosen."""
 
-def get(device: str | Device, *, engine: Any = None, fused: bool = False, **overrides: object) -> Device:
+
+def get(device: str | Path | DeviceSpec | Device, *, engine: Any = None, fused: bool = False, **overrides: object) -> Device:
     """A device by preset name or YAML path (with spec fields overridden by keyword), or as it is.
 
     `engine` names or is the tile engine of an accelerator; `fused` chooses a roofline's fused bound.
@@ -24,16 +34,6 @@ def get(device: str | Device, *, engine: Any = None, fused: bool = False, **over
             raise SpecError("options go with a device name; a Device object already has its own")
         return device
     spec = load(device, **overrides)
-    if isinstance(spec, RooflineSpec):
-        from simdevice.devices.roofline import Roofline
-
-        if engine is not None:
-            raise SpecError(
-                f"{spec.name} is a roofline, which has no engine; engines go with an accelerator such as 'edge-npu'"
-            )
-        return Roofline(spec, load_link(spec.link), fused=fused)
-    if fused:
-        raise SpecError(f"{spec.name} is an accelerator; the fused bound goes with a roofline such as 'h100'")
-    from simdevice.devices.accelerator import Accelerator
-
-    return Accelerator(spec, load_link(spec.link), engine=engine)
+    module = import_module(f"simdevice.devices.{spec.kind}")
+    machine: Device = getattr(module, _CLASSES[spec.kind]).of(spec, engine=engine, fused=fused)
+    return machine

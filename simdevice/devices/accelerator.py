@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from simdevice import engines
 from simdevice.analysis.stalls import STALLS, per_operator
 from simdevice.costs import Costs
-from simdevice.devices.base import Device, Session
+from simdevice.devices.base import Device, Session, no_fusion
 from simdevice.engines import Engine
 from simdevice.errors import SimdeviceError
-from simdevice.hardware import AcceleratorSpec, LinkSpec
+from simdevice.hardware import AcceleratorSpec, LinkSpec, load_link
 from simdevice.lowering import Lowering, PythonLowering, Rates
 from simdevice.lowering.work import WorkTable
 from simdevice.records import OpTable, Program, Rows, Run, Timeline, Trace
@@ -38,12 +38,20 @@ class Accelerator(Device):
     compiled. With `native` the lowering runs in C++ too.
     """
 
+    spec: AcceleratorSpec
+
     def __init__(self, spec: AcceleratorSpec, link: LinkSpec, *, engine: str | Engine | None = None) -> None:
         self.spec, self.link = spec, link
         self.engine = _default_engine() if engine is None else engines.get(engine)
         self.name = spec.name
         self.memory_capacity_bytes = spec.memory_capacity_bytes
         self.rates = Rates.of(spec, link)
+
+    @classmethod
+    def of(cls, spec: AcceleratorSpec, *, engine: str | Engine | None, fused: bool) -> Accelerator:
+        """The device of a description; SpecError for the fused bound, which is a roofline's."""
+        no_fusion(spec.name, "accelerator", fused)
+        return cls(spec, load_link(spec.link), engine=engine)
 
     def __repr__(self) -> str:
         return f"Accelerator({self.name!r}, engine={self.engine.name!r})"
@@ -57,7 +65,17 @@ class Accelerator(Device):
         timeline = self.engine.run(program)
         none = np.zeros(0, np.int64)
         makespan = int(program.to_ps(np.array([timeline.makespan]))[0])
-        return Run(trace, self.name, none, none, none, makespan, program=program, timeline=timeline, spec=self.spec)
+        return Session.run_of(
+            self,
+            trace,
+            (none, none, none),
+            makespan,
+            bounds_ps={},
+            bound=np.zeros(0, np.uint8),
+            bound_names=BOUND_NAMES,
+            program=program,
+            timeline=timeline,
+        )
 
     def lowering(self, table: OpTable) -> Lowering:
         """A lowering for this machine, in the engine's language."""
@@ -131,19 +149,16 @@ class AcceleratorSession(Session):
         program = Program.concatenate(self._pieces) if self._pieces else self._unit
         timeline = self._state.timeline()
         start, end, busy, bound = _per_row(program, timeline, len(trace))
-        return Run(
-            trace=trace,
-            device=self._device.name,
-            start_ps=start,
-            end_ps=end,
-            busy_ps=busy,
-            makespan_ps=self._ps(timeline.makespan),
+        return self.run_of(
+            self._device,
+            trace,
+            (start, end, busy),
+            self._ps(timeline.makespan),
             bounds_ps=_bounds(program, self._device.spec),
             bound=bound,
             bound_names=BOUND_NAMES,
             program=program,
             timeline=timeline,
-            spec=self._device.spec,
         )
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simdevice.errors import SpecError
-from simdevice.records import OpTable, Rows, Run, Trace
+from simdevice.records import SIDES, Crossings, Machine, OpTable, Program, Rows, Run, Timeline, Trace, row_units
 
-__all__ = ["Device", "Session"]
+__all__ = ["Device", "Session", "no_engine", "no_fusion"]
+
+Int64 = NDArray[np.int64]
 
 
 class Session(ABC):
@@ -44,11 +50,52 @@ class Session(ABC):
         """The Run of everything submitted; needs a session opened with keep=True. `trace` holds
         exactly the rows submitted."""
 
+    @staticmethod
+    def run_of(
+        device: Device,
+        trace: Trace,
+        times_ps: tuple[Int64, Int64, Int64],
+        makespan_ps: int,
+        *,
+        bounds_ps: Mapping[str, int],
+        bound: NDArray[np.uint8],
+        bound_names: tuple[str, ...],
+        side: NDArray[np.uint8] | None = None,
+        program: Program | None = None,
+        timeline: Timeline | None = None,
+        crossings: tuple[Crossings, ...] = (),
+    ) -> Run:
+        """A Run with every field filled, from what a session knows: start, end and busy time of each row, and what
+        limited it. Without `side` all rows are the device's, but for copies, which are the link's."""
+        if side is None:
+            of_signature = [SIDES.index("link" if c.category == "transfer" else "device") for c in trace.table.costs]
+            side = np.array(of_signature, np.uint8)[trace.rows.signature]
+        start, end, busy = times_ps
+        return Run(
+            trace=trace,
+            device=device.name,
+            spec=device.spec,
+            start_ps=start,
+            end_ps=end,
+            busy_ps=busy,
+            makespan_ps=makespan_ps,
+            bounds_ps=bounds_ps,
+            bound=bound,
+            bound_names=bound_names,
+            side=side,
+            unit=row_units(trace, side),
+            device_index=np.zeros(len(trace), np.uint8),
+            program=program,
+            timeline=timeline,
+            crossings=crossings,
+        )
+
 
 class Device(ABC):
     """A machine that can be asked how long a trace takes."""
 
     name: str
+    spec: Machine
     memory_capacity_bytes: int
 
     @abstractmethod
@@ -68,3 +115,16 @@ class Device(ABC):
         session = self.open(trace.table)
         session.submit(trace.rows)
         return session.finish(trace)
+
+
+def no_engine(name: str, kind: str, engine: Any) -> None:
+    """Raises SpecError where an engine was asked of a machine without tiles."""
+    if engine is not None:
+        raise SpecError(f"{name} is a {kind}, which has no engine; engines go with an accelerator such as 'edge-npu'")
+
+
+def no_fusion(name: str, kind: str, fused: bool) -> None:
+    """Raises SpecError where the fused bound was asked of a machine that has none."""
+    if fused:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise SpecError(f"{name} is {article} {kind}; the fused bound goes with a roofline such as 'h100'")

@@ -12,8 +12,8 @@ import numpy as np
 from simdevice.devices.base import Device, Session
 from simdevice.devices.queue import QueueClock
 from simdevice.errors import SpecError, UnknownNameError
-from simdevice.hardware import HostSpec, LinkSpec, load_host, load_link
-from simdevice.records import CATEGORIES, Cost, Crossings, OpTable, Rows, Run, Signature, Trace
+from simdevice.hardware import HostSpec, LinkSpec, OffloadSpec, load_host, load_link
+from simdevice.records import CATEGORIES, SIDES, Cost, Crossings, OpTable, Rows, Run, Signature, Trace
 from simdevice.units import PS_PER_S, ceil_div, seconds_to_ps
 
 __all__ = ["BOUND_NAMES", "CLAIMABLE", "Offload"]
@@ -41,6 +41,13 @@ class _Plan:
     nbytes: tuple[int, ...]
     weights: tuple[bool, ...]
     inputs: int
+
+
+def _side(plan: _Plan) -> int:
+    """The side of a row in records.SIDES: copies that the program asks for are the link's."""
+    if plan.kind == "transfer":
+        return SIDES.index("link")
+    return SIDES.index("host" if plan.side == _HOST else "device")
 
 
 class Offload(Device):
@@ -85,6 +92,16 @@ class Offload(Device):
                 raise UnknownNameError("category to claim", claim, CLAIMABLE)
         self.name = f"{self.device.name} + {self.host.name} over {self.link.name}"
         self.memory_capacity_bytes = self.device.memory_capacity_bytes
+        self.spec = OffloadSpec(
+            name=self.name, device=self.device.spec, claims=tuple(sorted(self.claims)), host=self.host, link=self.link
+        )
+
+    @classmethod
+    def of(cls, spec: OffloadSpec, *, engine: Any, fused: bool) -> Offload:
+        """The device of a description; `engine` and `fused` go to the accelerator in it."""
+        from simdevice.devices import get
+
+        return cls(get(spec.device, engine=engine, fused=fused), spec.claims, host=spec.host, link=spec.link)
 
     def __repr__(self) -> str:
         return f"Offload({self.device!r}, {sorted(self.claims)}, host={self.host.name!r}, link={self.link.name!r})"
@@ -331,15 +348,15 @@ class OffloadSession(Session):
         crossings = self.crossings
         spent = {**self._spent, "link": sum(c.time_ps for c in crossings)}
         start, end, busy, bound = np.array(self._times, np.int64).reshape(-1, 4).T
-        return Run(
-            trace=trace,
-            device=self._device.name,
-            start_ps=start.copy(),
-            end_ps=end.copy(),
-            busy_ps=busy.copy(),
-            makespan_ps=self._past_ps,
+        sides = [_side(plan) for plan in self._device.plans(trace.table)]
+        return self.run_of(
+            self._device,
+            trace,
+            (start.copy(), end.copy(), busy.copy()),
+            self._past_ps,
             bounds_ps={**spent, "whole_trace": max(spent.values())},
             bound=bound.astype(np.uint8),
             bound_names=BOUND_NAMES,
+            side=np.array(sides, np.uint8)[trace.rows.signature],
             crossings=crossings,
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simdevice.devices.base import Device, Session
+from simdevice.devices.base import Device, Session, no_engine
 from simdevice.devices.queue import QueueClock, order_rows
-from simdevice.hardware import LinkSpec, RooflineSpec
+from simdevice.hardware import LinkSpec, RooflineSpec, load_link
 from simdevice.records import FREE_CATEGORIES, Cost, OpTable, Rows, Run, Trace
 from simdevice.units import PS_PER_S, ceil_div, seconds_to_ps
 
@@ -65,10 +66,18 @@ class Roofline(Device):
     one after the other, and an operator starts when it has been issued and the queue is free.
     """
 
+    spec: RooflineSpec
+
     def __init__(self, spec: RooflineSpec, link: LinkSpec, *, fused: bool = False) -> None:
         self.spec, self.link, self.fused = spec, link, fused
         self.name = spec.name
         self.memory_capacity_bytes = spec.memory_capacity_bytes
+
+    @classmethod
+    def of(cls, spec: RooflineSpec, *, engine: Any, fused: bool) -> Roofline:
+        """The device of a description; SpecError for an engine, which has nothing to run here."""
+        no_engine(spec.name, "roofline", engine)
+        return cls(spec, load_link(spec.link), fused=fused)
 
     def __repr__(self) -> str:
         return f"Roofline({self.name!r}{', fused=True' if self.fused else ''})"
@@ -165,17 +174,14 @@ class RooflineSession(Session):
         start = np.concatenate(self._start) if self._start else np.empty(0, np.int64)
         end = np.concatenate(self._end) if self._end else np.empty(0, np.int64)
         needs = self._device.times(trace.table).needs
-        return Run(
-            trace=trace,
-            device=self._device.name,
-            start_ps=start,
-            end_ps=end,
-            busy_ps=end - start,
-            makespan_ps=self._frontier_ps,
+        return self.run_of(
+            self._device,
+            trace,
+            (start, end, end - start),
+            self._frontier_ps,
             bounds_ps=self._bounds(trace, needs),
             bound=_limits(needs, fused=self._device.fused)[trace.rows.signature],
             bound_names=BOUND_NAMES,
-            spec=self._device.spec,
         )
 
     def _bounds(self, trace: Trace, needs: list[_Needs]) -> dict[str, int]:

@@ -1,7 +1,17 @@
 """What a machine is: validated descriptions and their loading from `configs/`."""
 
 from simdevice.hardware.loading import config_root, host_names, link_names, load, load_host, load_link, names
-from simdevice.hardware.specs import AcceleratorSpec, DeviceSpec, Exact, HostSpec, LinkSpec, RooflineSpec, Spec
+from simdevice.hardware.specs import (
+    AcceleratorSpec,
+    DeviceSpec,
+    Exact,
+    HostSpec,
+    LinkSpec,
+    NullSpec,
+    OffloadSpec,
+    RooflineSpec,
+    Spec,
+)
 
 __all__ = [
     "AcceleratorSpec",
@@ -9,6 +19,8 @@ __all__ = [
     "Exact",
     "HostSpec",
     "LinkSpec",
+    "NullSpec",
+    "OffloadSpec",
     "RooflineSpec",
     "Spec",
     "config_root",

@@ -9,12 +9,24 @@ import yaml
 
 from simdevice.errors import SpecError, UnknownNameError, nearest
 from simdevice.files import config_root
-from simdevice.hardware.specs import AcceleratorSpec, DeviceSpec, FieldError, HostSpec, LinkSpec, RooflineSpec, Spec
+from simdevice.hardware.specs import (
+    AcceleratorSpec,
+    DeviceSpec,
+    FieldError,
+    HostSpec,
+    LinkSpec,
+    NullSpec,
+    OffloadSpec,
+    RooflineSpec,
+    Spec,
+)
 
 __all__ = ["config_root", "host_names", "link_names", "load", "load_host", "load_link", "names"]
 
-KINDS: dict[str, type[RooflineSpec] | type[AcceleratorSpec]] = {
+KINDS: dict[str, type[DeviceSpec]] = {
     "accelerator": AcceleratorSpec,
+    "null": NullSpec,
+    "offload": OffloadSpec,
     "roofline": RooflineSpec,
 }
 
@@ -43,7 +55,7 @@ def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
         UnknownNameError: no preset of that name.
         SpecError: a file that cannot be read or a value that cannot be.
     """
-    if isinstance(device, (RooflineSpec, AcceleratorSpec)):
+    if isinstance(device, DeviceSpec):
         return device.replace(**overrides)
     path = _find("accelerators", "device", device)
     fields, lines = _read(path)
@@ -51,13 +63,33 @@ def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
     if not isinstance(kind, str) or kind not in KINDS:
         said = "is missing" if kind is None else f"is {kind!r}"
         raise SpecError(f"{path}:{lines.get('kind', 1)}: field 'kind' {said}{nearest(str(kind), KINDS)}")
+    if kind == "offload":
+        fields = _with_parts(path, fields, lines)
     spec: DeviceSpec = _build(KINDS[kind], path, fields, lines)
-    if "link" not in overrides:
+    if isinstance(spec, (AcceleratorSpec, RooflineSpec)) and "link" not in overrides:
         try:
             load_link(spec.link)
         except (SpecError, UnknownNameError) as error:
             raise SpecError(f"{path}:{lines.get('link', 1)}: {error}") from None
     return spec.replace(**overrides)
+
+
+def _with_parts(path: Path, fields: dict[str, Any], lines: dict[str, int]) -> dict[str, Any]:
+    """The machines that an offload device's file names, loaded; the link is the device's own where none is named."""
+    parts = dict(fields)
+    loaders: dict[str, Any] = {"device": load, "host": load_host, "link": load_link}
+    for key, loader in loaders.items():
+        if key == "host":
+            parts.setdefault(key, "host-cpu")
+        if key == "link" and key not in parts:
+            parts[key] = getattr(parts.get("device"), "link", None)
+        if key not in parts:
+            continue
+        try:
+            parts[key] = loader(parts[key])
+        except (SpecError, UnknownNameError) as error:
+            raise SpecError(f"{path}:{lines.get(key, 1)}: {error}") from None
+    return parts
 
 
 def load_host(host: str | Path | HostSpec, **overrides: object) -> HostSpec:

@@ -7,12 +7,23 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainValidator, StrictBool, ValidationError
 
 from simdevice.errors import SpecError, nearest
 from simdevice.units import parse_quantity
 
-__all__ = ["AcceleratorSpec", "DeviceSpec", "Exact", "FieldError", "HostSpec", "LinkSpec", "RooflineSpec", "Spec"]
+__all__ = [
+    "AcceleratorSpec",
+    "DeviceSpec",
+    "Exact",
+    "FieldError",
+    "HostSpec",
+    "LinkSpec",
+    "NullSpec",
+    "OffloadSpec",
+    "RooflineSpec",
+    "Spec",
+]
 
 Exact = int | Fraction
 """An exact number: an int where it is whole. Both have `numerator` and `denominator`."""
@@ -179,5 +190,27 @@ class AcceleratorSpec(Spec):
         return 2 * self.array_rows * self.array_cols * Fraction(self.clock_hz)
 
 
-DeviceSpec = RooflineSpec | AcceleratorSpec
+class OffloadSpec(Spec):
+    """An accelerator for the operators it claims (categories or names), a host for the rest, and the link between."""
+
+    kind: Literal["offload"] = "offload"
+    device: InstanceOf[RooflineSpec] | InstanceOf[AcceleratorSpec]
+    claims: tuple[str, ...]
+    host: InstanceOf[HostSpec]
+    link: InstanceOf[LinkSpec]
+
+    @property
+    def memory_capacity_bytes(self) -> int:
+        """The device's: the host's is not modelled."""
+        return self.device.memory_capacity_bytes
+
+
+class NullSpec(Spec):
+    """A machine on which nothing takes time: for questions that need none, such as what an operator costs."""
+
+    kind: Literal["null"] = "null"
+    memory_capacity_bytes: Bytes = 2**63 - 1
+
+
+DeviceSpec = RooflineSpec | AcceleratorSpec | OffloadSpec | NullSpec
 """What `load` gives: the machines that a Device can simulate."""

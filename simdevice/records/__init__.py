@@ -3,7 +3,7 @@
 from simdevice.records.builder import TraceBuilder
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
-from simdevice.records.run import Crossings, Run
+from simdevice.records.run import ROW_UNITS, SIDES, Crossings, Machine, Run, row_units
 from simdevice.records.table import OpTable
 from simdevice.records.totals import Groups, Totals
 from simdevice.records.trace import OpView, Origin, Rows, Trace
@@ -14,12 +14,15 @@ __all__ = [
     "FREE_CATEGORIES",
     "INSIDE",
     "PHASES",
+    "ROW_UNITS",
+    "SIDES",
     "TIMELINE_FIELDS",
     "UNITS",
     "Cost",
     "Crossings",
     "Extra",
     "Groups",
+    "Machine",
     "Op",
     "OpTable",
     "OpView",
@@ -37,4 +40,5 @@ __all__ = [
     "Trace",
     "TraceBuilder",
     "Window",
+    "row_units",
 ]

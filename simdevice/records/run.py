@@ -3,20 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simdevice.records.op import FREE_CATEGORIES, Cost
 from simdevice.records.program import Program, Timeline
 from simdevice.records.trace import Trace
 from simdevice.units import PS_PER_S, format_seconds
 
-__all__ = ["Crossings", "Run"]
+__all__ = ["ROW_UNITS", "SIDES", "Crossings", "Machine", "Run", "row_units"]
 
 Int64 = NDArray[np.int64]
+
+SIDES = ("device", "host", "link")
+"""Where a row ran: on the device, on its host, or over the link between them."""
+
+ROW_UNITS = ("none", "array", "vector", "link", "host")
+"""What a row occupied: nothing (a view), the part that multiplies matrices, the lanes beside it, a link, the host."""
+
+
+class Machine(Protocol):
+    """What a run knows of its machine's description, which `hardware` defines: equal ones are the same machine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def memory_capacity_bytes(self) -> int: ...
+
+
+def row_units(trace: Trace, side: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    """Per row an index into ROW_UNITS, from what its cost rule stated; rows on the host's side occupy the host."""
+    of_signature = np.array([ROW_UNITS.index(_unit(cost)) for cost in trace.table.costs], np.uint8)
+    units: NDArray[np.uint8] = of_signature[trace.rows.signature]
+    if side is not None:
+        units[(side == SIDES.index("host")) & (units > 0)] = ROW_UNITS.index("host")
+    return units
+
+
+def _unit(cost: Cost) -> str:
+    if cost.category in FREE_CATEGORIES:
+        return "none"
+    if cost.category == "transfer":
+        return "link"
+    return "array" if cost.products else "vector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +62,38 @@ class Crossings:
     time_ps: int
 
 
+PER_ROW = ("start_ps", "end_ps", "busy_ps", "bound", "side", "unit", "device_index")
+"""The columns of a Run beside its trace's."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A trace on a device. `report` reads nothing else.
 
     `start_ps` and `end_ps` hold one time per row of the trace, `busy_ps` how long the row itself
     occupied the device. `bounds_ps` names whole-trace bounds (`unfused`, `fused`, `compute`,
-    `memory`, ...); `bound` says per row what limited it (index into `bound_names`). `spec` is the
-    machine's description from `hardware`. `crossings` holds both directions where a host runs a part
-    of the trace; elsewhere it is empty, and what crosses is the trace's copies.
+    `memory`, ...). Per row: `bound`, what limited it (index into `bound_names`); `side` (into SIDES);
+    `unit` (into ROW_UNITS); `device_index`, which device of several. `spec` is the machine's
+    description from `hardware`. `program` and `timeline` are there where the machine has tiles.
+    `crossings` holds both directions where a host runs a part of the trace; elsewhere it is empty,
+    and what crosses is the trace's copies.
     """
 
     trace: Trace
     device: str
+    spec: Machine
     start_ps: Int64
     end_ps: Int64
     busy_ps: Int64
     makespan_ps: int
-    bounds_ps: Mapping[str, int] = field(default_factory=dict)
-    bound: NDArray[np.uint8] | None = None
-    bound_names: tuple[str, ...] = ()
+    bounds_ps: Mapping[str, int]
+    bound: NDArray[np.uint8]
+    bound_names: tuple[str, ...]
+    side: NDArray[np.uint8]
+    unit: NDArray[np.uint8]
+    device_index: NDArray[np.uint8]
     program: Program | None = None
     timeline: Timeline | None = None
-    spec: Any = None
     crossings: tuple[Crossings, ...] = ()
 
     def __repr__(self) -> str:
@@ -91,17 +133,18 @@ class Run:
         return json(self, depth=depth, top=top)
 
     def __eq__(self, other: object) -> bool:
-        """Every time and count; the trace's table is compared by what its rows say, not by its numbering."""
+        """The same machine, every time, count and byte, and all that each row says: signature, cost, phase, scope,
+        storages, bound, side, unit, device. How the table numbers them doesn't count, nor where the trace came from."""
         if not isinstance(other, Run):
             return NotImplemented
         return (
-            (self.device, self.makespan_ps) == (other.device, other.makespan_ps)
+            (self.device, self.makespan_ps, self.bound_names) == (other.device, other.makespan_ps, other.bound_names)
+            and self.spec == other.spec
             and dict(self.bounds_ps) == dict(other.bounds_ps)
             and self.crossings == other.crossings
-            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start_ps", "end_ps", "busy_ps"))
+            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in PER_ROW)
             and self.timeline == other.timeline
-            and len(self.trace) == len(other.trace)
-            and self.trace.compact().rows == other.trace.compact().rows
+            and self.trace.says_the_same(other.trace)
         )
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from simdevice import report
+from simdevice.hardware import NullSpec
 from simdevice.records import Cost, Crossings, OpTable, Origin, Run, Signature, TensorSpec, TraceBuilder
 
 X, W = TensorSpec((2, 3), "float32"), TensorSpec((3, 4), "float32", is_weight=True)
@@ -51,9 +52,8 @@ def run():
     builder.add(DOWN, [5])
     busy = np.array([10, 0, 40, 20, 5, 15, 10], np.int64) * NS
     end = np.cumsum(busy)
-    return Run(
-        trace=builder.finish(Origin("test", workload="toy")),
-        device="part",
+    return run_of(
+        builder.finish(Origin("test", workload="toy")),
         start_ps=end - busy,
         end_ps=end,
         busy_ps=busy,
@@ -61,6 +61,26 @@ def run():
         bounds_ps={"unfused": 100 * NS, "compute": 50 * NS, "memory": 25 * NS, "link": 20 * NS},
         bound=np.array([2, 0, 1, 1, 1, 1, 2], np.uint8),
         bound_names=("nothing", "compute", "link"),
+    )
+
+
+def run_of(trace, start_ps, end_ps, busy_ps, makespan_ps, *, bounds_ps=None, bound=None, bound_names=("nothing",)):
+    """A run of a machine that is none."""
+    rows = np.zeros(len(trace), np.uint8)
+    return Run(
+        trace=trace,
+        device="part",
+        spec=NullSpec(name="part"),
+        start_ps=start_ps,
+        end_ps=end_ps,
+        busy_ps=busy_ps,
+        makespan_ps=makespan_ps,
+        bounds_ps=bounds_ps or {},
+        bound=rows if bound is None else bound,
+        bound_names=bound_names,
+        side=rows,
+        unit=row_units(trace),
+        device_index=rows,
     )
 
 
@@ -127,7 +147,7 @@ def test_many_tensors_are_shortened(run):
     builder = TraceBuilder(OpTable(lambda s: Cost("elementwise", 1, 1, 1)))
     builder.add(wide, range(6))
     one = np.array([NS], np.int64)
-    lone = Run(builder.finish(Origin("test")), "part", one * 0, one, one, NS)
+    lone = run_of(builder.finish(Origin("test")), one * 0, one, one, NS, bound=np.zeros(1, np.uint8))
     assert report.top_operators(lone)[0].shapes == "2x3 float32, scalar, 5 int64, +2"
     assert report.by_bound(lone) == []
 
@@ -189,7 +209,7 @@ def test_json_says_what_the_tables_say(run):
 
 def test_json_has_every_key_when_there_is_nothing_to_say():
     empty = np.empty(0, np.int64)
-    nothing = Run(TraceBuilder(OpTable(COSTS.__getitem__)).finish(Origin("test")), "part", empty, empty, empty, 0)
+    nothing = run_of(TraceBuilder(OpTable(COSTS.__getitem__)).finish(Origin("test")), empty, empty, empty, 0)
     page = json.loads(report.json(nothing))
     assert (page["operators"], page["flops_per_s"], page["by_category"], page["transfers"]) == (0, 0.0, [], [])
     assert report.markdown(nothing).startswith("# A program on part\n")
