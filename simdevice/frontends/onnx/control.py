@@ -9,7 +9,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto
 
 from simdevice.frontends.emitter import Branch
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import Value, number_of, sequence, truth_of
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ Handler = Callable[["GraphWalker", NodeProto, Sequence[Value | None], "Environme
 
 def handles(node: NodeProto) -> bool:
     """Whether this module takes the node."""
-    return not node.domain and node.op_type in _HANDLERS
+    return canonical_name(node) in _HANDLERS
 
 
 def take(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
     """Walk the node's bodies; gives its outputs."""
-    return _HANDLERS[node.op_type](walker, node, inputs, env)
+    return _HANDLERS[canonical_name(node)](walker, node, inputs, env)
 
 
 def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
@@ -215,8 +215,8 @@ def _unwalked(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | Non
 
 
 _HANDLERS: dict[str, Handler] = {
-    "If": _if,
-    "Loop": _loop,
-    "Scan": _scan,
-    "SequenceMap": _map,
+    "onnx.If": _if,
+    "onnx.Loop": _loop,
+    "onnx.Scan": _scan,
+    "onnx.SequenceMap": _map,
 }

@@ -11,27 +11,31 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import SMALL, Value
 
-__all__ = ["NEVER_FOLDED", "constant_of", "evaluate", "is_foldable", "of_shape"]
+__all__ = ["NEVER_FOLDED", "QUESTIONS", "constant_of", "evaluate", "is_foldable", "of_shape"]
 
 Array = NDArray[Any]
 
 NEVER_FOLDED = frozenset(
     (
-        *("Bernoulli", "DequantizeLinear", "Multinomial"),
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *("com.microsoft.DequantizeLinear", "onnx.Bernoulli", "onnx.DequantizeLinear", "onnx.Multinomial"),
+        *("onnx.RandomNormal", "onnx.RandomNormalLike", "onnx.RandomUniform", "onnx.RandomUniformLike"),
     )
 )
 """Draws differ at every run; a dequantised weight stays quantised, because kernels take it so."""
 
+QUESTIONS = frozenset(("onnx.Shape", "onnx.Size"))
+"""Operators that ask for a shape, and read no element."""
+
 
 def is_foldable(node: NodeProto, inputs: Sequence[Value | None]) -> bool:
     """Whether a runtime computes this node once, at load."""
-    if node.op_type in NEVER_FOLDED:
+    name = canonical_name(node)
+    if name in NEVER_FOLDED:
         return False
-    if node.op_type == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
+    if name == "onnx.Dropout" and len(inputs) > 2 and inputs[2] is not None:
         return False
     return all(value is None or value.constant for value in inputs)
 
@@ -46,7 +50,7 @@ def evaluate(node: NodeProto, inputs: Sequence[Value | None], opsets: Mapping[st
     if sum(a.size for a in arrays if a is not None) > SMALL:
         return None
     try:
-        quick = _QUICK.get(node.op_type) if not node.domain else None
+        quick = _QUICK.get(canonical_name(node))
         found = quick(node, *arrays) if quick is not None and all(a is not None for a in arrays) else None
         results = [np.asarray(found)] if found is not None else _reference(node, arrays, opsets)
     except Exception:  # contents are a convenience: what can't be computed is unknown
@@ -78,13 +82,14 @@ def _too_large(node: NodeProto, arrays: Sequence[Array | None]) -> bool:
 
 
 def _divide(a: Array, b: Array) -> Array | None:
-    """ONNX divides integers towards zero."""
+    """ONNX divides integers towards zero; numpy downwards, which differs where a negative quotient isn't whole."""
     if a.dtype.kind in "iu":
         if not np.all(b):
             return None
-        quotient = np.abs(a) // np.abs(b)
-        signed: Array = (quotient * np.sign(a) * np.sign(b)).astype(a.dtype)
-        return signed
+        with np.errstate(all="ignore"):  # the lowest number by -1 doesn't fit, in a runtime neither
+            quotient = np.floor_divide(a, b)
+            is_below = ((a < 0) != (b < 0)) & (quotient * b != a)
+            return np.asarray(quotient + is_below.astype(a.dtype)).astype(a.dtype)
     with np.errstate(all="ignore"):
         return np.asarray(a / b).astype(a.dtype)
 
@@ -114,17 +119,17 @@ def _squeeze(node: NodeProto, a: Array, axes: Array | None = None) -> Array:
 
 
 _QUICK: dict[str, Callable[..., Any]] = {
-    "Add": lambda node, a, b: np.add(a, b),
-    "Cast": _cast,
-    "Concat": _concat,
-    "Div": lambda node, a, b: _divide(a, b),
-    "Equal": lambda node, a, b: np.equal(a, b),
-    "Gather": _gather,
-    "Identity": lambda node, a: a,
-    "Mul": lambda node, a, b: np.multiply(a, b),
-    "Squeeze": _squeeze,
-    "Sub": lambda node, a, b: np.subtract(a, b),
-    "Unsqueeze": _unsqueeze,
+    "onnx.Add": lambda node, a, b: np.add(a, b),
+    "onnx.Cast": _cast,
+    "onnx.Concat": _concat,
+    "onnx.Div": lambda node, a, b: _divide(a, b),
+    "onnx.Equal": lambda node, a, b: np.equal(a, b),
+    "onnx.Gather": _gather,
+    "onnx.Identity": lambda node, a: a,
+    "onnx.Mul": lambda node, a, b: np.multiply(a, b),
+    "onnx.Squeeze": _squeeze,
+    "onnx.Sub": lambda node, a, b: np.subtract(a, b),
+    "onnx.Unsqueeze": _unsqueeze,
 }
 """The reference implementation takes a millisecond per node; these are most of all shape arithmetic."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import NodeProto, TypeProto, ValueInfoProto
 
 from simdevice.errors import SpecError
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import Value, dtype_name, number_of, of_array, sequence, shape_of
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ Handler = Callable[["GraphWalker", NodeProto, Inputs], list[Value]]
 
 def handles(node: NodeProto, inputs: Inputs) -> bool:
     """Whether this module takes the node."""
-    if node.op_type == "Identity" and inputs and inputs[0] is not None:
+    if canonical_name(node) == "onnx.Identity" and inputs and inputs[0] is not None:
         return inputs[0].is_sequence
-    return not node.domain and node.op_type in _HANDLERS
+    return canonical_name(node) in _HANDLERS
 
 
 def take(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
     """Move what the node holds; gives its outputs."""
-    return _HANDLERS[node.op_type](walker, node, inputs)
+    return _HANDLERS[canonical_name(node)](walker, node, inputs)
 
 
 def contents(proto: TypeProto, given: Any) -> Any:
@@ -199,16 +199,16 @@ def _has(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
 
 
 _HANDLERS: dict[str, Handler] = {
-    "ConcatFromSequence": _concat,
-    "Identity": _identity,
-    "Optional": _optional,
-    "OptionalGetElement": _element,
-    "OptionalHasElement": _has,
-    "SequenceAt": _at,
-    "SequenceConstruct": _construct,
-    "SequenceEmpty": _empty,
-    "SequenceErase": _erase,
-    "SequenceInsert": _insert,
-    "SequenceLength": _length,
-    "SplitToSequence": _split,
+    "onnx.ConcatFromSequence": _concat,
+    "onnx.Identity": _identity,
+    "onnx.Optional": _optional,
+    "onnx.OptionalGetElement": _element,
+    "onnx.OptionalHasElement": _has,
+    "onnx.SequenceAt": _at,
+    "onnx.SequenceConstruct": _construct,
+    "onnx.SequenceEmpty": _empty,
+    "onnx.SequenceErase": _erase,
+    "onnx.SequenceInsert": _insert,
+    "onnx.SequenceLength": _length,
+    "onnx.SplitToSequence": _split,
 }

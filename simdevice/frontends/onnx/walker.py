@@ -14,20 +14,17 @@ from simdevice.costs.onnx.unknown import UNKNOWN
 from simdevice.errors import CaptureError, SimdeviceError
 from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
-from simdevice.frontends.onnx import fold, shapes
+from simdevice.frontends.onnx import control, fold, sequences, shapes
 from simdevice.frontends.onnx.files import read
+from simdevice.frontends.onnx.nodes import canonical_name
+from simdevice.frontends.onnx.operators import known
 from simdevice.frontends.onnx.profiled import Profile
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
 
-__all__ = ["Environment", "GraphWalker", "canonical_name"]
+__all__ = ["Environment", "GraphWalker"]
 
 Environment = MutableMapping[str, Value]
-
-
-def canonical_name(node: NodeProto) -> str:
-    """`onnx.MatMul`, or `com.microsoft.FusedMatMul` for another domain."""
-    return f"onnx.{node.op_type}" if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
 class GraphWalker:
@@ -85,11 +82,9 @@ class GraphWalker:
 
     def node(self, node: NodeProto, env: Environment) -> None:
         """Take one node: bind its outputs, and emit a row unless it is folded or free of shape."""
-        from simdevice.frontends.onnx import control, sequences  # they walk back into this class
-
         inputs = [_found(name, env) if name else None for name in node.input]
         try:
-            if node.op_type == "Constant" and not node.domain:
+            if canonical_name(node) == "onnx.Constant":
                 outputs = [self._constant(node)]
             elif control.handles(node):
                 outputs = control.take(self, node, inputs, env)
@@ -120,9 +115,9 @@ class GraphWalker:
 
     def _operator(self, node: NodeProto, inputs: list[Value | None]) -> list[Value]:
         outputs = self.types(node, inputs)
-        if fold.is_foldable(node, inputs) or node.op_type in ("Shape", "Size"):
+        if fold.is_foldable(node, inputs) or canonical_name(node) in fold.QUESTIONS:
             return self._folded(node, inputs, outputs)
-        if inputs and node.op_type not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
+        if inputs and canonical_name(node) not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
             self._fill(outputs, fold.evaluate(node, inputs, self.schemas.opsets))
         self.emit(node, inputs, outputs)
         return outputs
@@ -212,7 +207,7 @@ class GraphWalker:
 
     def _reads(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[list[str], list[Value]]:
         """The tensors a node reads with their formal names; parameters whose contents are known are none."""
-        parameters = PARAMETERS.get(node.op_type, {}) if not node.domain else {}
+        parameters = PARAMETERS.get(canonical_name(node), {})
         formal, reads = [], []
         for index, value in enumerate(inputs):
             if value is None or (index in parameters and value.data is not None):
@@ -225,8 +220,8 @@ class GraphWalker:
     def _formal(self, node: NodeProto, index: int) -> str:
         schema = self.schemas.of(node)
         if schema is None or not schema.inputs:
-            names = FORMAL.get(node.op_type, ())
-            return names[min(index, len(names) - 1)] if names else str(index)
+            operator = known(node)
+            return operator.formal(index) if operator is not None else str(index)
         name: str = schema.inputs[min(index, len(schema.inputs) - 1)].name
         return name
 
@@ -242,7 +237,7 @@ class GraphWalker:
         for a in node.attribute:
             if a.name in declared:
                 found[a.name] = _plain(helper.get_attribute_value(a))
-        for index, parameter in (PARAMETERS.get(node.op_type, {}) if not node.domain else {}).items():
+        for index, parameter in PARAMETERS.get(name, {}).items():
             value = inputs[index] if index < len(inputs) else None
             if parameter in declared and value is not None and value.data is not None:
                 found[parameter] = _plain(value.data.tolist())
@@ -281,35 +276,6 @@ class GraphWalker:
 
 _REFUSED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 """What a cost rule raises on tensors that its operator doesn't take."""
-
-FORMAL: dict[str, tuple[str, ...]] = {
-    "Conv": ("X", "W", "B", "Sum"),
-    "Attention": ("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
-    "CausalConvWithState": ("input", "weight", "bias", "past_state"),
-    "DynamicQuantizeLSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale"),
-    "DynamicQuantizeMatMul": ("A", "B", "b_scale", "b_zero_point", "bias"),
-    "EmbedLayerNormalization": (
-        *("input_ids", "segment_ids", "word_embedding", "position_embedding", "segment_embedding"),
-        *("gamma", "beta", "mask", "position_ids"),
-    ),
-    "FusedConv": ("X", "W", "B", "Z"),
-    "GroupQueryAttention": ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length"),
-    "MatMulIntegerToFloat": ("A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"),
-    "MatMulNBits": ("A", "B", "scales", "zero_points", "g_idx", "bias"),
-    "MultiHeadAttention": (
-        *("query", "key", "value", "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"),
-    ),
-    "NhwcFusedConv": ("X", "W", "B", "Z"),
-    "QAttention": (
-        *("input", "weight", "bias", "input_scale", "weight_scale", "mask_index", "input_zero_point"),
-        *("weight_zero_point", "past"),
-    ),
-    "QGemm": ("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"),
-    "SkipGroupNorm": ("X", "gamma", "beta", "skip", "bias"),
-    "SkipLayerNormalization": ("input", "skip", "gamma", "beta", "bias"),
-    "SkipSimplifiedLayerNormalization": ("input", "skip", "gamma", "bias"),
-}
-"""Formal names of operators that onnx has no schema for, where a cost rule asks which inputs were given."""
 
 
 def _found(name: str, env: Environment) -> Value:
