@@ -34,12 +34,13 @@ OPTIMIZERS = os.path.join("torch", "optim", "")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One operator of a plan; `storages` are numbers within the plan."""
+    """One operator of a plan; `storages` are numbers within the plan, `node` is its node's among the graph's."""
 
     signature: Signature
     storages: tuple[int, ...]
     phase: int
     scope: str
+    node: int = -1
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The nouns every stage shares: plain data, no behaviour beyond reading itself."""
 
 from simdevice.records.builder import TraceBuilder
+from simdevice.records.nodes import Node, NodeMap
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import Crossings, Run
@@ -15,6 +16,8 @@ __all__ = [
     "UNITS",
     "Cost",
     "Crossings",
+    "Node",
+    "NodeMap",
     "Op",
     "OpTable",
     "OpView",

@@ -211,6 +211,7 @@ def _unwalked(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | Non
     why = f"after {blocked}" if blocked else "how often it runs follows from data"
     outputs = [Value(reason=f"node {node.name!r} ({node.op_type}): {why}") for _ in node.output]
     walker.emit(node, inputs, outputs)
+    walker.emitter.mark("body not walked", outputs[0].reason if outputs else why)
     return outputs
 
 

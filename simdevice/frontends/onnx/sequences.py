@@ -145,7 +145,9 @@ def _split(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
         for n in parts
     ]
     out = sequence(made)
-    if not source.constant:
+    if source.constant:
+        walker.emitter.mark("folded")
+    else:
         walker.emit(node, inputs, [out])
     return [out]
 

@@ -15,8 +15,7 @@ from simdevice.errors import CaptureError, SimdeviceError
 from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import control, fold, sequences, shapes
-from simdevice.frontends.onnx.files import read
-from simdevice.frontends.onnx.nodes import canonical_name
+from simdevice.frontends.onnx.nodes import canonical_name, executed, scope_of
 from simdevice.frontends.onnx.operators import known
 from simdevice.frontends.onnx.profiled import Profile
 from simdevice.frontends.onnx.shapes import Schemas
@@ -39,7 +38,8 @@ class GraphWalker:
 
     `profile` holds what one run saw; where it saw a node, its shapes count. `constants_are_weights`: of a file
     of unknown make everything stored is a weight; of our own export only parameters are. `declared` gives the types
-    that the file states, where a node doesn't tell; `used` the names that some node or result reads.
+    that the file states, where a node doesn't tell; `used` the names that some node or result reads; `numbers` a node's
+    place among all, by its name.
     """
 
     def __init__(
@@ -52,11 +52,12 @@ class GraphWalker:
         scopes: bool = True,
         declared: Callable[[], Mapping[str, TypeProto]] = dict,
         used: Collection[str] = (),
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
         self.emitter, self.schemas, self.profile = emitter, schemas, profile
         self._declared, self._used = declared, used
         self._constants_are_weights = constants_are_weights
-        self._scopes = scopes
+        self._scopes, self._numbers = scopes, numbers or {}
         self.turns = 0
         """Turns of loops walked so far."""
         self._needed: dict[int, tuple[GraphProto, list[NodeProto]]] = {}  # a kept graph keeps its id
@@ -77,7 +78,8 @@ class GraphWalker:
         for sparse in graph.sparse_initializer:
             own[sparse.values.name] = self._sparse(sparse)
         for node in self._executed(graph):
-            self.node(node, env)
+            with self.emitter.at(self._numbers.get(node.name, -1)):
+                self.node(node, env)
         return [env[o.name] if o.name in env else Value(reason="it is never computed") for o in graph.output]
 
     def node(self, node: NodeProto, env: Environment) -> None:
@@ -85,6 +87,7 @@ class GraphWalker:
         inputs = [_found(name, env) if name else None for name in node.input]
         try:
             if canonical_name(node) == "onnx.Constant":
+                self.emitter.mark("folded")
                 outputs = [self._constant(node)]
             elif control.handles(node):
                 outputs = control.take(self, node, inputs, env)
@@ -160,7 +163,7 @@ class GraphWalker:
 
     def _folded(self, node: NodeProto, inputs: Sequence[Value | None], outputs: list[Value]) -> list[Value]:
         """Constants; contents where they are small, an unresolved shape where only they would tell it."""
-        asks_shape = node.op_type in ("Shape", "Size")
+        asks_shape = canonical_name(node) in fold.QUESTIONS
         source = inputs[0].shape if asks_shape and inputs[0] is not None else None
         known = fold.of_shape(node, source) if source is not None else None
         arrays = known or fold.evaluate(node, inputs, self.schemas.opsets)
@@ -168,11 +171,12 @@ class GraphWalker:
         self._fill(outputs, arrays)
         for value in outputs:
             value.constant, value.is_weight = not asks_shape or value.resolved, is_weight
+        self.emitter.mark("folded" if all(value.constant for value in outputs) else "free")
         return outputs
 
     def emit(self, node: NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None:
         """One row. A free operator's result is its first input's storage."""
-        name, scope = canonical_name(node), self._scope(node)
+        name, scope = canonical_name(node), scope_of(node) if self._scopes else ""
         formal, reads = self._reads(node, inputs)
         pairs = [(o, t) for o, value in zip(node.output, outputs, strict=False) if o for t in tensors_of(value)]
         named = [t for o, t in pairs if t.resolved or o in self._used or o == node.output[0]]  # no mask nobody wants
@@ -250,27 +254,11 @@ class GraphWalker:
             out.append((key, found.get(key)))
         return tuple(out)
 
-    def _scope(self, node: NodeProto) -> str:
-        """Where the exporter says the node is from: its own note of module names, else the path in the node's name."""
-        if not self._scopes:
-            return ""
-        for entry in node.metadata_props:
-            if entry.key == "pkg.torch.onnx.name_scopes":
-                names = [part.strip(" '\"") for part in entry.value.strip("[]").split(",")]
-                return names[-2] if len(names) > 1 else ""
-        return ".".join(part for part in node.name.split("/")[:-1] if part)
-
     def _executed(self, graph: GraphProto) -> list[NodeProto]:
         """The nodes that some output of the graph needs, in order."""
         known = self._needed.get(id(graph))
         if known is None:
-            kept: list[NodeProto] = []
-            wanted = {o.name for o in graph.output}
-            for node in reversed(graph.node):
-                if wanted.intersection(node.output):
-                    kept.append(node)
-                    wanted |= read(node)
-            known = self._needed[id(graph)] = (graph, kept[::-1])
+            known = self._needed[id(graph)] = (graph, executed(graph))
         return known[1]
 
 
