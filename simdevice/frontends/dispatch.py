@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import device_of, one_line, path_of, title
+from simdevice.frontends.describe import cache_path, device_of, one_line, title, with_path
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -252,12 +252,11 @@ def trace(
         frontend="dispatch",
         device=f"{device} (fake)" if fake else device,
         workload=title(workload),
-        path=path_of(workload.path, (s.name for s in recorder.table.signatures)),
         versions=versions(),
         flop_counter=counter.get_total_flops() if counter is not None else None,
     )
-    made = recorder.finish(origin)
-    return replace(made, origin=replace(origin, capture_s=time.perf_counter() - started))
+    recorded = with_path(recorder.finish(origin), cache_path(workload))
+    return replace(recorded, origin=replace(recorded.origin, capture_s=time.perf_counter() - started))
 
 
 @contextlib.contextmanager

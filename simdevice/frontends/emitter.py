@@ -12,7 +12,7 @@ from simdevice.costs import Costs
 from simdevice.records import PHASES, Node, NodeMap, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 from simdevice.records.nodes import STATES
 
-__all__ = ["Branch", "Emitter", "Known", "Marks", "Row", "settled"]
+__all__ = ["Branch", "Emitter", "Known", "Marks", "Row", "settled", "stronger"]
 
 Row = tuple[int, tuple[int, ...], int, int, int]
 """Signature index, storage ids, phase, scope, number of the node."""
@@ -59,6 +59,16 @@ class Emitter:
     def table(self) -> OpTable:
         """Signatures and costs so far."""
         return self._builder.table
+
+    @property
+    def node(self) -> int:
+        """The number of the node that is being taken; -1 outside all."""
+        return self._node
+
+    @property
+    def marks(self) -> Marks:
+        """What became of the nodes taken so far."""
+        return self._marks
 
     def storage(self) -> int:
         """The serial of a storage not seen before."""
@@ -127,8 +137,7 @@ class Emitter:
         self._rows.extend(branch.rows)
         for text in branch.notes:
             self.note(text)
-        for number, mark in branch.marks.items():
-            self._marks[number] = max(mark, self._marks.get(number, mark), key=_rank)
+        stronger(self._marks, branch.marks)
 
     @contextmanager
     def at(self, number: int) -> Iterator[None]:
@@ -171,6 +180,13 @@ class Emitter:
         taken and isn't dead is in a body that isn't shown; one whose bodies have rows has rows."""
         owner = np.array([row[4] for row in self._rows], np.int32)
         return NodeMap(settled(listed, self._marks), owner)
+
+
+def stronger(marks: Marks, others: Marks, first: int = 0) -> None:
+    """Take over other marks, whose numbers count from `first`, where they are stronger."""
+    for number, mark in others.items():
+        place = first + number
+        marks[place] = max(mark, marks.get(place, mark), key=_rank)
 
 
 def settled(listed: Sequence[Node], marks: Marks) -> tuple[Node, ...]:

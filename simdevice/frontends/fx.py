@@ -16,7 +16,9 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from simdevice.errors import CaptureError
+from simdevice.frontends import fx_control
 from simdevice.frontends.emitter import Emitter, Known
+from simdevice.frontends.fx_nodes import Numbers, held_by
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
 from simdevice.records import PHASES
 
@@ -68,7 +70,8 @@ class FxWalker:
     2. Shapes, types and declared attributes make the signature, as for a dispatched call.
     3. Sub-graphs are walked in place (`fx_control`).
 
-    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` is an index into PHASES.
+    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` is an index into PHASES;
+    `numbers` are the nodes' places in a list of all.
     """
 
     def __init__(
@@ -78,8 +81,10 @@ class FxWalker:
         size: Callable[[Any], int] = whole,
         scope: Callable[[Node], str] = module_path,
         phase: Callable[[Node], int] = forward,
+        numbers: Numbers | None = None,
     ) -> None:
         self.emitter = emitter
+        self._numbers = numbers or {}
         self._size, self._scope, self._phase = size, scope, phase
         self._plans: dict[Any, CallPlan] = {}
 
@@ -111,19 +116,18 @@ class FxWalker:
             elif node.op == "output":
                 return _resolve(node.args[0], values)
             elif node.op == "call_function":
-                values[node] = self._call(node, values)
+                with self.emitter.at(self._numbers.get((self.emitter.node, node), -1)):
+                    values[node] = self._call(node, values)
             else:
                 raise CaptureError(f"expected a graph of operators, got a {node.op} of {node.target!r}")
         return None
 
     def _attribute(self, module: GraphModule, node: Node) -> Value:
         """A constant of the graph, or a sub-graph as it is."""
-        found: Any = module
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
-        if isinstance(found, torch.Tensor):
-            return self.fresh(node.meta.get("val", found), is_weight=isinstance(found, torch.nn.Parameter))
-        return found
+        held = held_by(module, node)
+        if isinstance(held, torch.Tensor):
+            return self.fresh(node.meta.get("val", held), is_weight=isinstance(held, torch.nn.Parameter))
+        return held
 
     def _call(self, node: Node, values: Mapping[Node, Value]) -> Value:
         target = node.target
@@ -132,9 +136,7 @@ class FxWalker:
             held = args[0]
             return held[args[1]] if isinstance(held, (list, tuple, dict)) else node.meta.get("val")
         if isinstance(target, torch._ops.HigherOrderOperator):
-            from simdevice.frontends.fx_control import call  # it walks back into this class
-
-            return call(self, node, target, args, kwargs)
+            return fx_control.call(self, node, target, args, kwargs)
         if not isinstance(target, torch._ops.OpOverload):
             return node.meta.get("val")  # arithmetic on sizes
         plan = self._plans.get(target) or self._plans.setdefault(target, plan_call(target, self.emitter.costs))

@@ -285,3 +285,14 @@ def test_a_selection_keeps_the_nodes_of_its_rows(mapped: Any) -> None:
     assert sorted(check_rows) == [0, 1, 2]
     assert chosen.rows(chosen.find("add", "turns/body/")).tolist() == [0, 1, 2]
     assert len(trace.select(keep)) == 3
+
+
+def test_a_free_operators_result_is_its_first_input_of_two(mapped: Any) -> None:
+    trace, nodes = mapped(
+        """g (float[2] x, float[2] like) => (float[2] y)
+        { a = Neg(x)  b = Exp(like)  [same] c = CastLike(a, b)  y = Add(c, b) }"""
+    )
+    neg, exp, same, add = trace.ops
+    assert nodes[nodes.find("same")].state == "free"
+    assert same.outputs[0].id == neg.outputs[0].id
+    assert [t.id for t in add.inputs] == [neg.outputs[0].id, exp.outputs[0].id]

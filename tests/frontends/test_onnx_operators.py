@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, reference
 from onnx_models import save
 
 import simdevice as sd
@@ -203,6 +203,72 @@ def test_the_lowest_number_is_divided_as_any_other() -> None:
     results = fold.evaluate(helper.make_node("Div", ["a", "b"], ["y"]), values, {"": 20})
     assert results is not None
     assert results[0].tolist() == [-42]  # 128 = 3 * 42 + 2; its absolute value is no int8
+
+
+SQUARE, SIGNED = np.arange(6).reshape(2, 3), np.array([[-7, 5, -1], [3, -4, 9]])
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "attributes"),
+    [
+        ("Add", [SQUARE, SIGNED], {}),
+        ("Cast", [SIGNED], {"to": onnx.TensorProto.FLOAT}),
+        ("Cast", [SIGNED / 2], {"to": onnx.TensorProto.INT64}),
+        ("Concat", [SQUARE, SIGNED], {"axis": 0}),
+        ("Concat", [SQUARE, SIGNED], {"axis": 1}),
+        ("Concat", [SQUARE, SIGNED], {"axis": -1}),
+        ("Div", [SQUARE / 4, SIGNED / 3], {}),
+        ("Equal", [SQUARE, SIGNED], {}),
+        ("Gather", [SQUARE, np.array([1, 0])], {}),
+        ("Gather", [SQUARE, np.array([2, -1])], {"axis": 1}),
+        ("Identity", [SQUARE], {}),
+        ("Mul", [SQUARE, SIGNED], {}),
+        ("Squeeze", [SQUARE.reshape(1, 2, 1, 3)], {}),
+        ("Squeeze", [SQUARE.reshape(1, 2, 1, 3), np.array([2])], {}),
+        ("Sub", [SQUARE, SIGNED], {}),
+        ("Unsqueeze", [SQUARE, np.array([1, -1])], {}),
+    ],
+)
+def test_what_is_computed_here_is_what_onnx_computes(op: str, arrays: list[Any], attributes: dict[str, Any]) -> None:
+    names = [str(i) for i in range(len(arrays))]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    (expected,) = reference.ReferenceEvaluator(node).run(None, dict(zip(names, arrays, strict=True)))
+    results = fold.evaluate(node, [Value(a.shape, str(a.dtype), data=a) for a in arrays], {"": 20})
+    assert results is not None
+    np.testing.assert_array_equal(results[0], expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "is_known"),
+    [
+        ("Add", [np.zeros(2048), np.zeros(2048)], True),  # 4,096 elements go in
+        ("Add", [np.zeros(4096), np.zeros(1)], False),
+        ("Expand", [np.zeros(1), np.array([64, 64])], True),  # 4,096 elements come out
+        ("Expand", [np.zeros(1), np.array([64, 65])], False),
+        ("Tile", [np.zeros(64), np.array([64])], True),
+        ("Tile", [np.zeros(64), np.array([65])], False),
+        ("ConstantOfShape", [np.array([4096])], True),
+        ("ConstantOfShape", [np.array([4097])], False),
+        ("Range", [np.array(0), np.array(4096), np.array(1)], True),
+        ("Range", [np.array(0), np.array(4097), np.array(1)], False),
+    ],
+)
+def test_contents_are_computed_up_to_a_size(op: str, arrays: list[Any], is_known: bool) -> None:
+    values = [Value(a.shape, str(a.dtype), data=a) for a in arrays]
+    node = helper.make_node(op, [str(i) for i in range(len(arrays))], ["y"])
+    assert (fold.evaluate(node, values, {"": 20}) is not None) == is_known
+
+
+def test_what_would_be_huge_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "ReferenceEvaluator", lambda *a, **k: pytest.fail("it was asked to make it"))
+    for op, arrays in (
+        ("ConstantOfShape", [np.array([1 << 40])]),
+        ("Expand", [np.zeros(1), np.array([1 << 20, 1 << 20])]),
+        ("Tile", [np.zeros(64), np.array([1 << 40])]),
+    ):
+        values = [Value(a.shape, str(a.dtype), data=a) for a in arrays]
+        node = helper.make_node(op, [str(i) for i in range(len(arrays))], ["y"])
+        assert fold.evaluate(node, values, {"": 20}) is None
 
 
 def test_a_shape_computed_by_a_negative_division_is_the_one_of_a_run(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from onnx import GraphProto, ModelProto, TypeProto, shape_inference
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import device_of, path_of, title
+from simdevice.frontends.describe import device_of, title, with_path
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import profiled
 from simdevice.frontends.onnx.dims import bind
@@ -109,9 +109,8 @@ def _of_model(
 
 
 def _finished(emitter: Emitter, origin: Origin, started: float) -> Trace:
-    if origin.device != "onnx":
-        origin = replace(origin, path=path_of(origin.path, {s.name for s in emitter.table.signatures}))
-    return emitter.finish(replace(origin, notes=tuple(emitter.notes), capture_s=time.perf_counter() - started))
+    trace = with_path(emitter.finish(replace(origin, notes=tuple(emitter.notes))), origin.path)
+    return replace(trace, origin=replace(trace.origin, capture_s=time.perf_counter() - started))
 
 
 def _walk(

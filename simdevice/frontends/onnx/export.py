@@ -80,7 +80,7 @@ def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None =
 
 def _without_weights(model: Any, program: torch.export.ExportedProgram, workload: Workload) -> ExportedModel:
     """Turn initializers into inputs, one per storage; drop what the exporter noted about Python source."""
-    import onnx_ir
+    import onnx_ir  # it comes with the exporter, which has said by now if it is missing
 
     graph = model.graph
     parameters = set(program.graph_signature.parameters)

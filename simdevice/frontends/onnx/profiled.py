@@ -109,7 +109,7 @@ def run(model: ModelProto, inputs: Mapping[str, NDArray[Any]], path: str | None)
         options.profile_file_prefix = os.path.join(folder, "profile")
         try:
             session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-            _execute(session, model.graph, dict(inputs))
+            _execute(session, model.graph, dict(inputs), ort.OrtValue)
         except Exception as error:  # ONNX Runtime raises classes of its own per status code
             raise CaptureError(f"ONNX Runtime can't run {path or 'the model'}: {one_line(error)}") from None
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
@@ -127,20 +127,18 @@ _FOREIGN = {
 """Element types that ONNX Runtime takes from no numpy array, and what their bits look like."""
 
 
-def _execute(session: Any, graph: GraphProto, inputs: dict[str, Any]) -> None:
-    """Run once. Types that numpy doesn't know go in and come out as values of ONNX Runtime's own."""
+def _execute(session: Any, graph: GraphProto, inputs: dict[str, Any], values: Any) -> None:
+    """Run once. Types that numpy doesn't know go in and come out as `values` of ONNX Runtime's own."""
     types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output)}
     if not any(t in _FOREIGN for t in types.values()) or not all(isinstance(a, np.ndarray) for a in inputs.values()):
         session.run(None, inputs)
         return
-    from onnxruntime import OrtValue
-
     session.run_with_ort_values(
         None,
         {
-            name: OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(_FOREIGN[types[name]]), types[name])
+            name: values.ortvalue_from_numpy_with_onnx_type(array.view(_FOREIGN[types[name]]), types[name])
             if types[name] in _FOREIGN
-            else OrtValue.ortvalue_from_numpy(array)
+            else values.ortvalue_from_numpy(array)
             for name, array in inputs.items()
         },
     )
