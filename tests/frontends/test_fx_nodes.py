@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import nn
 
 from simdevice.costs import Costs
 from simdevice.frontends import Workload, compile, export
+from simdevice.frontends.emitter import Emitter
+from simdevice.frontends.fx import FxWalker
 from simdevice.records import NodeMap, Trace
 
 
@@ -151,3 +154,22 @@ def test_a_models_rows_are_those_of_its_nodes(front: Any, name: str) -> None:
     assert plain.rows == trace.rows
     assert len(plain.table) == len(trace.table)
     assert np.array_equal(np.sort(np.concatenate([nodes.rows(i) for i in range(len(nodes))])), np.arange(len(trace)))
+
+
+def test_results_with_storages_of_arguments_have_each_its_own() -> None:
+    graph = torch.fx.Graph()
+    x, values, indices = (graph.placeholder(name) for name in ("x", "values", "indices"))
+    topk = graph.call_function(torch.ops.aten.topk.values, (x, 3), {"values": values, "indices": indices})
+    graph.output(tuple(graph.call_function(operator.getitem, (topk, i)) for i in (1, 0)))
+    shapes = [torch.empty(4, 3, device="meta"), torch.empty(4, 3, dtype=torch.int64, device="meta")]
+    topk.meta["val"] = tuple(shapes)
+    emitter = Emitter(Costs())
+    walker = FxWalker(emitter)
+    inputs = [walker.fresh(torch.empty(4, 8, device="meta")), *map(walker.fresh, shapes)]
+    results = walker.walk(torch.fx.GraphModule(torch.nn.Module(), graph), inputs)
+    # 0 is x, 1 the values' and 2 the indices' storage; the graph returns them the other way round
+    assert [r.storage for r in results] == [2, 1]
+    assert [r.spec.dtype for r in results] == ["int64", "float32"]
+    ((signature, storages, *_),) = emitter.calls()
+    assert storages == (0, 1, 2)
+    assert [t.dtype for t in signature.outputs] == ["float32", "int64"]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import parser
-from onnx_models import save
+from onnx_models import installed, save
 
 import simdevice as sd
 from simdevice.errors import UnknownNameError
@@ -296,3 +296,15 @@ def test_a_free_operators_result_is_its_first_input_of_two(mapped: Any) -> None:
     assert nodes[nodes.find("same")].state == "free"
     assert same.outputs[0].id == neg.outputs[0].id
     assert [t.id for t in add.inputs] == [neg.outputs[0].id, exp.outputs[0].id]
+
+
+def test_every_node_of_a_shipped_model_is_accounted_for() -> None:
+    # Silero's detector has one network per sampling rate, in branches of an If that holds other Ifs: 689 nodes in all
+    path = installed("silero_vad") / "data" / "silero_vad.onnx"
+    dims = {"input.0": 1, "input.1": 576, "state.1": 1}
+    trace, nodes = walk(path, dims=dims, inputs={"sr": np.array(16000)})
+    check(trace, nodes)
+    assert len(nodes) == 689
+    assert [n.type for n in nodes if n.parent < 0] == ["Constant", "Equal", "If", "Identity", "Identity"]
+    (choice,) = (number for number, n in enumerate(nodes) if n.parent < 0 and n.type == "If")
+    assert len(nodes.rows_within(choice)) == len(trace) - 3  # Equal and two times Identity stand beside it
