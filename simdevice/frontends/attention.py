@@ -122,7 +122,7 @@ def _takes_mask(signature: Signature) -> bool:
     """Whether a fused operator was given a mask: by its inputs' names, or as its fourth tensor (query, key, value)."""
     if "backward" in signature.name:
         return False
-    given = signature.attribute("given")
-    if given is not None:
-        return bool(_MASK_INPUTS.intersection(given))
+    names = signature.attribute("given")
+    if names is not None:
+        return bool(_MASK_INPUTS.intersection(names))
     return "scaled_dot_product" in signature.name and len(signature.inputs) > 3

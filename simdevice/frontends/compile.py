@@ -138,21 +138,21 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
             super()._optimizer_ends(*unused)
 
     def _number(self, place: dict[int, int], storage: int) -> int:
-        found = place.get(storage)
-        if found is None:
-            found = place[storage] = self._inner
+        serial = place.get(storage)
+        if serial is None:
+            serial = place[storage] = self._inner
             self._inner += 1
-        return found
+        return serial
 
     def finish(self, origin: Origin) -> Trace:
         """The trace, its storages numbered in order of first use."""
-        made = super().finish(origin)
-        tensors = made.rows.tensors
+        trace = super().finish(origin)
+        tensors = trace.rows.tensors
         _, first, inverse = np.unique(tensors, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
         numbered = np.where(tensors < 0, tensors, rank[inverse])
-        return replace(made, rows=Rows(made.rows.signature, made.rows.phase, made.rows.scope, numbered))
+        return replace(trace, rows=Rows(trace.rows.signature, trace.rows.phase, trace.rows.scope, numbered))
 
 
 set_code_exec_strategy(
@@ -211,26 +211,26 @@ def _captured(
             compiled = torch.compile(workload.program, backend=lowering(recorder))
             with recorder:
                 compiled(*args, **kwargs)
-            found = breaks() - before + recorder.branches
+            reasons = breaks() - before + recorder.branches
     origin = Origin(
         frontend="compile",
         device=f"{device} (fake)" if fake else device,
         workload=title(workload),
         versions=versions(),
         flop_counter=recorder.flops,
-        notes=(_summary(recorder.graphs, found), *recorder.notes),
+        notes=(_summary(recorder.graphs, reasons), *recorder.notes),
     )
-    made = with_path(recorder.finish(origin), cache_path(workload))
+    trace = with_path(recorder.finish(origin), cache_path(workload))
     if not scopes:
-        rows = Rows(made.rows.signature, made.rows.phase, np.zeros_like(made.rows.scope), made.rows.tensors)
-        made = replace(made, rows=rows, scopes=("",))
-    return replace(made, origin=replace(made.origin, capture_s=time.perf_counter() - started)), recorder.map()
+        rows = Rows(trace.rows.signature, trace.rows.phase, np.zeros_like(trace.rows.scope), trace.rows.tensors)
+        trace = replace(trace, rows=rows, scopes=("",))
+    return replace(trace, origin=replace(trace.origin, capture_s=time.perf_counter() - started)), recorder.map()
 
 
-def _summary(graphs: int, found: Any) -> str:
-    total = sum(found.values())
+def _summary(graphs: int, counts: Any) -> str:
+    total = sum(counts.values())
     said = f"{graphs} graph{'s' * (graphs != 1)}, {total or 'no'} graph break{'s' * (total != 1)}"
-    reasons = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in sorted(found.items()))
+    reasons = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in sorted(counts.items()))
     return f"{said}: {reasons}" if reasons else said
 
 

@@ -119,9 +119,9 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
             return self._detour(plan.route, func, args, kwargs)
         key: list[Any] = [func]
         tensors: list[int] = []
-        given = len(args)
+        count = len(args)
         for position, name in plan.reads:  # before the call: it may change a tensor's shape or storage
-            value = args[position] if position < given else kwargs.get(name)
+            value = args[position] if position < count else kwargs.get(name)
             if isinstance(value, _Tensor):
                 self._note(value, key, tensors)
             elif value is not None:
@@ -129,7 +129,7 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         inputs = len(tensors)
         key.append(inputs)
         for position, name, default in plan.attributes:
-            value = args[position] if position < given else kwargs.get(name, default)
+            value = args[position] if position < count else kwargs.get(name, default)
             key.append(plain(value))
         if plan.is_pure and self._memo is not None:
             out = self._memo.call(func, args, kwargs)
@@ -140,11 +140,11 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         elif out is not None:
             self._note_all(out, key, tensors)
         for position, name in plan.mutates:
-            self._note_all(args[position] if position < given else kwargs.get(name), key, tensors)
-        found = tuple(key)
-        index = self._indices.get(found)
+            self._note_all(args[position] if position < count else kwargs.get(name), key, tensors)
+        question = tuple(key)
+        index = self._indices.get(question)
         if index is None:
-            index = self._indices[found] = self._builder.table.intern(_signature(plan, found, inputs))
+            index = self._indices[question] = self._builder.table.intern(_signature(plan, question, inputs))
         self._builder.add(index, tensors, **self._where())
         return out
 

@@ -115,8 +115,8 @@ def exported(workload: Workload, *, decompose: bool = True) -> ExportedProgram:
     module = program if isinstance(program, torch.nn.Module) else _Called(program)
     with torch.no_grad(), _quiet():
         try:
-            found = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
-            return found.run_decompositions() if decompose else found
+            graph = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
+            return graph.run_decompositions() if decompose else graph
         except CaptureError:
             raise
         except Exception as error:  # torch.export raises many kinds, none of them its own
@@ -167,8 +167,8 @@ def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = 
 
 def _state(program: ExportedProgram, target: str | None) -> torch.Tensor | None:
     """The tensor behind a lifted input."""
-    found: Mapping[str, Any] = program.state_dict if target in program.state_dict else program.constants
-    tensor = found.get(target) if target is not None else None
+    held: Mapping[str, Any] = program.state_dict if target in program.state_dict else program.constants
+    tensor = held.get(target) if target is not None else None
     return tensor if isinstance(tensor, torch.Tensor) else None
 
 

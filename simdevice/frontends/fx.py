@@ -106,11 +106,11 @@ class FxWalker:
         Raises:
             CaptureError: a node without shapes, or a size that follows from data.
         """
-        given = iter(inputs)
+        arguments = iter(inputs)
         values: dict[Node, Value] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                values[node] = next(given)
+                values[node] = next(arguments)
             elif node.op == "get_attr":
                 values[node] = self._attribute(module, node)
             elif node.op == "output":
@@ -144,11 +144,11 @@ class FxWalker:
             return node.meta.get("val")
         if "val" not in node.meta and target._schema.returns:
             raise CaptureError(f"node {node.name!r} ({plan.name}) has no shape")
-        given: dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
-        out = self._outputs(target, plan.name, node.meta.get("val"), given)
-        reads = _tensors(given.get(name) for _, name in plan.reads)
-        writes = [*_tensors([out]), *_tensors(given.get(name) for _, name in plan.mutates)]
-        attributes = tuple((n, self._plain(given.get(n, default))) for _, n, default in plan.attributes)
+        bound: dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+        out = self._outputs(target, plan.name, node.meta.get("val"), bound)
+        reads = _tensors(bound.get(name) for _, name in plan.reads)
+        writes = [*_tensors([out]), *_tensors(bound.get(name) for _, name in plan.mutates)]
+        attributes = tuple((n, self._plain(bound.get(n, default))) for _, n, default in plan.attributes)
         self.emitter.call(plan.name, reads, writes, attributes, phase=self.phase(node), scope=self.scope(node))
         return out
 
@@ -171,41 +171,41 @@ class FxWalker:
             return tuple(self._plain(v) for v in value)
         return plain(self.number(value))
 
-    def _outputs(self, target: Any, name: str, value: Any, given: Mapping[str, Any]) -> Value:
+    def _outputs(self, target: Any, name: str, value: Any, bound: Mapping[str, Any]) -> Value:
         """The call's results, each with the storage its schema says."""
         returns = target._schema.returns
-        made = self.fresh(value)
+        fresh = self.fresh(value)
         if len(returns) == 1:
-            return _alias(made, _source(returns[0], target._schema.arguments, given, name))
-        if isinstance(made, list):
-            sources = (_source(r, target._schema.arguments, given, name) for r in returns)
-            return [_alias(one, source) for one, source in zip(made, sources, strict=False)]
-        return made
+            return _alias(fresh, _source(returns[0], target._schema.arguments, bound, name))
+        if isinstance(fresh, list):
+            sources = (_source(r, target._schema.arguments, bound, name) for r in returns)
+            return [_alias(one, source) for one, source in zip(fresh, sources, strict=False)]
+        return fresh
 
 
-def _source(result: Any, arguments: Iterable[Any], given: Mapping[str, Any], name: str) -> Known | None:
+def _source(result: Any, arguments: Iterable[Any], bound: Mapping[str, Any], name: str) -> Known | None:
     """The argument whose storage a result has, if any."""
     if name in ALIASES:
-        return next(iter(_tensors(given.values())), None)
+        return next(iter(_tensors(bound.values())), None)
     if result.alias_info is None:
         return None
     names = result.alias_info.before_set or _PARTS
     for argument in arguments:
         alias = argument.alias_info
         if alias is not None and (alias.before_set | alias.after_set) & names:
-            found = given.get(argument.name)
-            return found if isinstance(found, Known) else None
+            source = bound.get(argument.name)
+            return source if isinstance(source, Known) else None
     return None
 
 
-def _alias(made: Value, source: Known | None) -> Value:
+def _alias(value: Value, source: Known | None) -> Value:
     if source is None:
-        return made
-    if isinstance(made, list):
-        return [_alias(one, source) for one in made]
-    if not isinstance(made, Known):
-        return made
-    return Known(replace(made.spec, is_weight=source.spec.is_weight), source.storage)
+        return value
+    if isinstance(value, list):
+        return [_alias(one, source) for one in value]
+    if not isinstance(value, Known):
+        return value
+    return Known(replace(value.spec, is_weight=source.spec.is_weight), source.storage)
 
 
 def _tensors(values: Iterable[Any]) -> list[Known]:

@@ -130,21 +130,21 @@ def _storages(values: Sequence[Any]) -> tuple[int, ...]:
 
 def _symbols(module: GraphModule, args: Sequence[Any]) -> dict[Any, int]:
     """What a graph's symbolic sizes are in this run, read off its arguments."""
-    found: dict[Any, int] = {}
+    sizes: dict[Any, int] = {}
     placeholders = (n for n in module.graph.nodes if n.op == "placeholder")
     for node, arg in zip(placeholders, args, strict=False):
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
-            _settle(found, value, arg)
+            _settle(sizes, value, arg)
         elif isinstance(value, torch.Tensor) and isinstance(arg, torch.Tensor):
             for symbol, n in zip(value.shape, arg.shape, strict=False):
-                _settle(found, symbol, n)
-    return found
+                _settle(sizes, symbol, n)
+    return sizes
 
 
-def _settle(found: dict[Any, int], size: Any, number: int) -> None:
+def _settle(sizes: dict[Any, int], size: Any, number: int) -> None:
     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-        found[size.node.expr] = int(number)
+        sizes[size.node.expr] = int(number)
 
 
 def graph_scope(node: Node) -> str:
@@ -190,9 +190,9 @@ def lowering(observer: Observer) -> Callable[..., Callable[..., Any]]:
             graph = Graph(module, phase)
 
             def call(args: list[Any]) -> Sequence[Any]:
-                given = list(args)
+                taken = list(args)
                 args.clear()  # AOTAutograd's convention: what isn't needed any more may go
-                return observer.run(graph, given)
+                return observer.run(graph, taken)
 
             call._boxed_call = True  # type: ignore[attr-defined]
             return call
@@ -233,7 +233,7 @@ def breaks() -> Counter[str]:
     """Graph breaks so far in this process, by their reasons' first lines. Dynamo counts them while it compiles."""
     from torch._dynamo.utils import counters  # see `lowering`
 
-    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for reason, count in counters["graph_break"].items():
-        found[str(reason).strip().splitlines()[0]] += count
-    return found
+        reasons[str(reason).strip().splitlines()[0]] += count
+    return reasons

@@ -44,6 +44,10 @@ def test_a_softmax_whose_result_meets_no_product_is_none() -> None:
     assert path(lambda q, k: torch.softmax(q @ k.transpose(-1, -2), -1), HEADS, HEADS) == ""
 
 
+def test_products_in_a_row_beside_a_softmax_are_none() -> None:
+    assert path(lambda q, k, v: (q @ k.transpose(-1, -2) @ v, torch.softmax(q, -1)), HEADS, HEADS, HEADS) == ""
+
+
 def test_a_gate_over_experts_is_none() -> None:
     # probabilities of a weighted product, multiplied with a tensor: no scores went in
     class Gate(nn.Module):

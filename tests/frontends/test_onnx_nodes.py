@@ -308,3 +308,11 @@ def test_every_node_of_a_shipped_model_is_accounted_for() -> None:
     assert [n.type for n in nodes if n.parent < 0] == ["Constant", "Equal", "If", "Identity", "Identity"]
     (choice,) = (number for number, n in enumerate(nodes) if n.parent < 0 and n.type == "If")
     assert len(nodes.rows_within(choice)) == len(trace) - 3  # Equal and two times Identity stand beside it
+
+
+def test_what_only_a_body_of_a_body_reads_is_needed_from_outside(mapped: Any) -> None:
+    text = SHADOWS.replace("{{", "{").replace("}}", "}").replace("{seen}", "deep")
+    _, nodes = mapped(text.replace("[outer] h = Exp(x)", "[outer] deep = Exp(x)"), inputs={"c": np.array(True)})
+    assert nodes[nodes.find("one")].implicit == ("x", "c", "deep")
+    assert nodes[nodes.find("two", "one/then_branch/")].implicit == ("h", "deep")
+    assert nodes[nodes.find("outer")].state == "rows"

@@ -104,6 +104,22 @@ def test_another_domains_operator_has_numbered_inputs_and_no_shape(tmp_path: Pat
     assert local.unknown()["local.Conv"].endswith("no shape rule for this operator")
 
 
+def test_an_input_beyond_the_formal_ones_has_a_number_unless_the_last_repeats(tmp_path: Path) -> None:
+    microsoft = OPERATORS["com.microsoft"]
+    assert [microsoft["QLinearConcat"].formal(i) for i in (0, 1, 2, 7)] == [
+        *("Y_scale", "Y_zero_point", "inputs", "inputs")
+    ]
+    assert [microsoft["FusedConv"].formal(i) for i in (3, 4)] == ["Z", "4"]
+    text = "g (float[1, 1, 3, 3] x, float[1, 1, 1, 1] w, float[1] b) => (float[1, 1, 3, 3] y) {{ y = {call} }}"
+    rules = {f"onnx.{op}": Rule(lambda s: streamed(s, "elementwise", 0), ("given",)) for op in ("Conv", "Sum")}
+    conv, total = (
+        sd.trace(save(tmp_path, text.format(call=call)), rules=rules).ops[0].signature.attribute("given")
+        for call in ("Conv(x, w, b, b)", "Sum(x, w, b, b)")
+    )
+    assert conv == ("X", "W", "B", "3")
+    assert total == ("data_0",) * 4
+
+
 @pytest.mark.parametrize("name", ["Attention", "Conv", "FusedConv", "Gelu", "QGemm", "Trilu"])
 def test_nothing_is_known_of_an_operator_of_another_domain(name: str) -> None:
     assert known(helper.make_node(name, ["x"], ["y"], domain="local")) is None

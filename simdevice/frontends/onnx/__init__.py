@@ -130,17 +130,17 @@ def _walk(
     for name in file.inputs if file else ():
         if name not in protos:
             raise UnknownNameError("input", name, list(protos))
-    given = {name: contents(protos[name].type, held) for name, held in (file.inputs if file else {}).items()}
+    held_inputs = {name: contents(protos[name].type, held) for name, held in (file.inputs if file else {}).items()}
     shown = path or "the exported model"
-    sizes = {n: a.shape for n, a in given.items() if isinstance(a, np.ndarray)}
+    sizes = {n: a.shape for n, a in held_inputs.items() if isinstance(a, np.ndarray)}
     bound = bind(graph, file.dims if file else {}, sizes, shown)
     profile = None
     if file is not None and file.shapes == "run":
         if weights is not None:
             raise CaptureError(f"{shown} holds no weights, so it can't be run: use shapes='infer'")
-        missing = {n: s for n, s in bound.items() if n not in given}
+        missing = {n: s for n, s in bound.items() if n not in held_inputs}
         seeded = profiled.seeded_inputs(_only(graph, missing), missing)
-        profile = profiled.run(model, {**seeded, **given}, path)
+        profile = profiled.run(model, {**seeded, **held_inputs}, path)
         drop_contents(model)
     walker = GraphWalker(
         emitter,
@@ -155,12 +155,12 @@ def _walk(
     inputs = []
     for proto in graph.input:
         if not proto.type.HasField("tensor_type"):
-            inputs.append(held_by(proto, given, emitter.storage))
+            inputs.append(held_by(proto, held_inputs, emitter.storage))
             continue
         value = walker.fresh(bound[proto.name], dtype_name(proto.type.tensor_type.elem_type), proto=proto.type)
         value.is_weight = weights is not None and proto.name in weights
         value.constant = value.is_weight or proto.name in constants
-        value.data = _small(given.get(proto.name))
+        value.data = _small(held_inputs.get(proto.name))
         inputs.append(value)
     walker.walk(graph, {}, inputs)
     return emitter.nodes(listed(graph))
@@ -179,12 +179,12 @@ def _only(graph: GraphProto, names: Mapping[str, Any]) -> GraphProto:
 
 def _used(model: ModelProto) -> frozenset[str]:
     """Every name that some node reads or some graph returns."""
-    found: set[str] = set()
+    names: set[str] = set()
     for _, graph in graphs(model.graph):
-        found.update(o.name for o in graph.output)
+        names.update(o.name for o in graph.output)
         for node in graph.node:
-            found.update(node.input)
-    return frozenset(found)
+            names.update(node.input)
+    return frozenset(names)
 
 
 def _declared(model: ModelProto) -> dict[str, TypeProto]:

@@ -51,8 +51,8 @@ def evaluate(node: NodeProto, inputs: Sequence[Value | None], opsets: Mapping[st
         return None
     try:
         quick = _QUICK.get(canonical_name(node))
-        found = quick(node, *arrays) if quick is not None and all(a is not None for a in arrays) else None
-        results = [np.asarray(found)] if found is not None else _reference(node, arrays, opsets)
+        quick_result = quick(node, *arrays) if quick is not None and all(a is not None for a in arrays) else None
+        results = [np.asarray(quick_result)] if quick_result is not None else _reference(node, arrays, opsets)
     except Exception:  # contents are a convenience: what can't be computed is unknown
         return None
     return results if all(isinstance(r, np.ndarray) and r.size <= SMALL for r in results) else None
@@ -64,10 +64,10 @@ def _reference(node: NodeProto, arrays: Sequence[Array | None], opsets: Mapping[
 
     if node.op_type in ("ConstantOfShape", "Expand", "Tile") and arrays and _too_large(node, arrays):
         raise MemoryError
-    given = {name: array for name, array in zip(node.input, arrays, strict=False) if array is not None}
+    feeds = {name: array for name, array in zip(node.input, arrays, strict=False) if array is not None}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy about the values, which are not ours
-        results: list[Any] = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, given)  # type: ignore[assignment]
+        results: list[Any] = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, feeds)  # type: ignore[assignment]
     return [np.asarray(r) if not isinstance(r, list) else r for r in results]
 
 
@@ -109,13 +109,13 @@ def _gather(node: NodeProto, a: Array, indices: Array) -> Array:
 
 def _unsqueeze(node: NodeProto, a: Array, axes: Array | None = None) -> Array:
     """Axes are an attribute up to version 11."""
-    given = attribute(node, "axes") if axes is None else axes
-    return np.expand_dims(a, tuple(int(n) for n in np.atleast_1d(given)))
+    chosen = attribute(node, "axes") if axes is None else axes
+    return np.expand_dims(a, tuple(int(n) for n in np.atleast_1d(chosen)))
 
 
 def _squeeze(node: NodeProto, a: Array, axes: Array | None = None) -> Array:
-    given = attribute(node, "axes") if axes is None else axes
-    return np.squeeze(a, None if given is None else tuple(int(n) for n in np.atleast_1d(given)))
+    chosen = attribute(node, "axes") if axes is None else axes
+    return np.squeeze(a, None if chosen is None else tuple(int(n) for n in np.atleast_1d(chosen)))
 
 
 _QUICK: dict[str, Callable[..., Any]] = {

@@ -64,21 +64,21 @@ def seeded_inputs(graph: GraphProto, shapes: Mapping[str, tuple[int, ...] | None
         CaptureError: an input that is no tensor.
     """
     random = np.random.default_rng(0)
-    made: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for value in graph.input:
         shape = shapes.get(value.name)
         if shape is None:
             raise CaptureError(f"input {value.name!r} is no tensor: give its contents to run the model")
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if value.type.tensor_type.elem_type == TensorProto.STRING:
-            made[value.name] = np.full(shape, "", object)
+            arrays[value.name] = np.full(shape, "", object)
         elif dtype.kind == "b":
-            made[value.name] = np.ones(shape, dtype)
+            arrays[value.name] = np.ones(shape, dtype)
         elif dtype.kind in "iu":
-            made[value.name] = np.zeros(shape, dtype)
+            arrays[value.name] = np.zeros(shape, dtype)
         else:
-            made[value.name] = random.standard_normal(shape).astype(dtype)
-    return made
+            arrays[value.name] = random.standard_normal(shape).astype(dtype)
+    return arrays
 
 
 def run(model: ModelProto, inputs: Mapping[str, NDArray[Any]], path: str | None) -> Profile:
@@ -151,7 +151,7 @@ def _read(events: list[dict[str, Any]]) -> dict[str, list[Seen]]:
         args = event.get("args", {})
         if event.get("cat") == "Node" and event["name"].endswith(suffix) and "output_type_shape" in args:
             seen[event["name"].removesuffix(suffix)].append((event["ts"], _shapes(args["output_type_shape"])))
-    return {name: [shapes for _, shapes in sorted(found, key=lambda f: f[0])] for name, found in seen.items()}
+    return {name: [shapes for _, shapes in sorted(entries, key=lambda f: f[0])] for name, entries in seen.items()}
 
 
 def _shapes(entries: list[dict[str, list[int]]]) -> Seen:

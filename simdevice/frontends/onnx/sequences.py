@@ -33,7 +33,7 @@ def take(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
     return _HANDLERS[canonical_name(node)](walker, node, inputs)
 
 
-def contents(proto: TypeProto, given: Any) -> Any:
+def contents(proto: TypeProto, held: Any) -> Any:
     """What was given for an input: an array; a list of them for a sequence; None for an empty optional.
 
     Raises:
@@ -41,32 +41,30 @@ def contents(proto: TypeProto, given: Any) -> Any:
     """
     try:
         if proto.HasField("sequence_type"):
-            return [contents(proto.sequence_type.elem_type, item) for item in given]
+            return [contents(proto.sequence_type.elem_type, item) for item in held]
         if proto.HasField("optional_type"):
-            return None if given is None else contents(proto.optional_type.elem_type, given)
-        return np.asarray(given)
+            return None if held is None else contents(proto.optional_type.elem_type, held)
+        return np.asarray(held)
     except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"expected an array for each tensor of an input, got {type(given).__name__} ({error})"
-        ) from None
+        raise SpecError(f"expected an array for each tensor of an input, got {type(held).__name__} ({error})") from None
 
 
-def held_by(proto: ValueInfoProto, given: Mapping[str, Any], storage: Callable[[], int]) -> Value:
+def held_by(proto: ValueInfoProto, inputs: Mapping[str, Any], storage: Callable[[], int]) -> Value:
     """An input that is no tensor, with what it holds where that was given."""
-    if proto.name in given:
-        return _holding(proto.type, given[proto.name], storage)
+    if proto.name in inputs:
+        return _holding(proto.type, inputs[proto.name], storage)
     value = sequence(None, f"input {proto.name!r} is no tensor")
     value.proto = proto.type
     return value
 
 
-def _holding(proto: TypeProto, given: Any, storage: Callable[[], int]) -> Value:
+def _holding(proto: TypeProto, held: Any, storage: Callable[[], int]) -> Value:
     if proto.HasField("sequence_type"):
-        value = sequence([_holding(proto.sequence_type.elem_type, item, storage) for item in given])
+        value = sequence([_holding(proto.sequence_type.elem_type, item, storage) for item in held])
     elif proto.HasField("optional_type"):
-        value = sequence([] if given is None else [_holding(proto.optional_type.elem_type, given, storage)])
+        value = sequence([] if held is None else [_holding(proto.optional_type.elem_type, held, storage)])
     else:
-        return of_array(given, storage())
+        return of_array(held, storage())
     value.proto = proto
     return value
 
@@ -140,11 +138,11 @@ def _split(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
         step = max(number_of(sizes) or 1, 1)
         parts = [min(step, length - i) for i in range(0, length, step)]
     tail = source.shape[axis + 1 :]
-    made = [
+    slices = [
         walker.fresh((*source.shape[:axis], *((n,) if keeps else ()), *tail), source.dtype, constant=source.constant)
         for n in parts
     ]
-    out = sequence(made)
+    out = sequence(slices)
     if source.constant:
         walker.emitter.mark("folded")
     else:

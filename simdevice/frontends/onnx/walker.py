@@ -128,8 +128,8 @@ class GraphWalker:
     def _fill(self, outputs: list[Value], arrays: Sequence[NDArray[Any]] | None) -> None:
         """Known contents also tell a shape."""
         for value, array in zip(outputs, arrays or (), strict=False):
-            found = of_array(array, value.storage)
-            value.shape, value.dtype, value.data = found.shape, found.dtype or value.dtype, found.data
+            known = of_array(array, value.storage)
+            value.shape, value.dtype, value.data = known.shape, known.dtype or value.dtype, known.data
 
     def types(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
         """The node's outputs with their shapes; without one where none is to be had."""
@@ -226,6 +226,9 @@ class GraphWalker:
         if schema is None or not schema.inputs:
             operator = known(node)
             return operator.formal(index) if operator is not None else str(index)
+        is_variadic = schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+        if index >= len(schema.inputs) and not is_variadic:  # a damaged file's input is nobody's
+            return str(index)
         name: str = schema.inputs[min(index, len(schema.inputs) - 1)].name
         return name
 
@@ -236,22 +239,22 @@ class GraphWalker:
         declared = self.emitter.costs.attributes(name)
         if not declared:
             return ()
-        found: dict[str, Any] = {"given": tuple(formal)}
+        values: dict[str, Any] = {"given": tuple(formal)}
         schema: defs.OpSchema | None = self.schemas.of(node)
         for a in node.attribute:
             if a.name in declared:
-                found[a.name] = _plain(helper.get_attribute_value(a))
+                values[a.name] = _plain(helper.get_attribute_value(a))
         for index, parameter in PARAMETERS.get(name, {}).items():
             value = inputs[index] if index < len(inputs) else None
             if parameter in declared and value is not None and value.data is not None:
-                found[parameter] = _plain(value.data.tolist())
+                values[parameter] = _plain(value.data.tolist())
         out = []
         for key in declared:
-            if key not in found and schema is not None and key in schema.attributes:
+            if key not in values and schema is not None and key in schema.attributes:
                 default = schema.attributes[key].default_value
                 if default.type != AttributeProto.UNDEFINED:
-                    found[key] = _plain(helper.get_attribute_value(default))
-            out.append((key, found.get(key)))
+                    values[key] = _plain(helper.get_attribute_value(default))
+            out.append((key, values.get(key)))
         return tuple(out)
 
     def _executed(self, graph: GraphProto) -> list[NodeProto]:
