@@ -21,7 +21,9 @@ _CLASSES = {
 """Each kind of machine is a module here with this class, imported when it is chosen."""
 
 
-def get(device: str | Path | DeviceSpec | Device, *, engine: Any = None, fused: bool = False, **overrides: object) -> Device:
+def get(
+    device: str | Path | DeviceSpec | Device, *, engine: Any = None, fused: bool = False, **overrides: object
+) -> Device:
     """A device by preset name or YAML path (with spec fields overridden by keyword), or as it is.
 
     `engine` names or is the tile engine of an accelerator; `fused` chooses a roofline's fused bound.

@@ -19,15 +19,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import device_of, one_line, path_of, title
+from simdevice.frontends.describe import cache_path, device_of, one_line, title, with_path
 from simdevice.frontends.dispatch import DispatchRecorder
+from simdevice.frontends.emitter import Marks, settled, stronger
 from simdevice.frontends.export import without_cache
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.plans import Graph, branch_of, breaks, lowering
 from simdevice.frontends.versions import versions
-from simdevice.records import Origin, Rows, Trace
+from simdevice.records import Node, NodeMap, Origin, Rows, Trace
 
-__all__ = ["CompileRecorder", "trace"]
+__all__ = ["CompileRecorder", "trace", "walk"]
 
 _INNER = 1 << 40
 """Storages inside a graph count from here until `finish` renumbers all."""
@@ -45,6 +46,10 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
         self.branches: Counter[str] = Counter()
         self.flops: int | None = 0 if flop_counter else None
         self.notes: list[str] = []
+        self.nodes: list[Node] = []
+        self.marks: Marks = {}
+        self._places: dict[int, tuple[Graph, int]] = {}  # a graph, kept so that its id stays its own; its first node
+        self._owners: list[tuple[int, list[int]]] = []
         self._running = False
         self._inner = _INNER
 
@@ -95,11 +100,34 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
             if inner >= 0 and isinstance(result, torch.Tensor):
                 place.setdefault(inner, self._storages.of(result)[0])
         around = self._where()["phase"]  # a graph inside an optimizer's step
+        first = self._place(graph)
+        stronger(self.marks, plan.marks, first)
+        self._owners.append((len(self._builder), [first + call.node for call in plan.calls]))
         for call in plan.calls:
             ids = [self._number(place, storage) for storage in call.storages]
             self._builder.add(call.signature, ids, phase=call.phase or around, scope=self._builder.scope(call.scope))
         self.notes += [n for n in plan.notes if n not in self.notes]
         return results
+
+    def _place(self, graph: Graph) -> int:
+        """Where a graph's nodes stand among all; the first run puts them there."""
+        known = self._places.get(id(graph))
+        first = len(self.nodes) if known is None else known[1]
+        if known is None:
+            self._places[id(graph)] = graph, first
+            inside = f"{graph.phase} graph {len(self._places) - 1}/"
+            self.nodes += [
+                replace(n, path=f"{inside}{n.path}", parent=n.parent + first if n.parent >= 0 else -1)
+                for n in graph.nodes
+            ]
+        return first
+
+    def map(self) -> NodeMap:
+        """The nodes of all graphs that ran, and each row's; one that was dispatched between them has none."""
+        owner = np.full(len(self._builder), -1, np.int32)
+        for row, numbers in self._owners:
+            owner[row : row + len(numbers)] = numbers
+        return NodeMap(settled(self.nodes, self.marks), owner)
 
     def _optimizer_begins(self, *unused: Any) -> None:
         if not torch.compiler.is_compiling():  # else a hook would be part of the graph, or break it
@@ -110,21 +138,21 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
             super()._optimizer_ends(*unused)
 
     def _number(self, place: dict[int, int], storage: int) -> int:
-        found = place.get(storage)
-        if found is None:
-            found = place[storage] = self._inner
+        serial = place.get(storage)
+        if serial is None:
+            serial = place[storage] = self._inner
             self._inner += 1
-        return found
+        return serial
 
     def finish(self, origin: Origin) -> Trace:
         """The trace, its storages numbered in order of first use."""
-        made = super().finish(origin)
-        tensors = made.rows.tensors
+        trace = super().finish(origin)
+        tensors = trace.rows.tensors
         _, first, inverse = np.unique(tensors, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
         numbered = np.where(tensors < 0, tensors, rank[inverse])
-        return replace(made, rows=Rows(made.rows.signature, made.rows.phase, made.rows.scope, numbered))
+        return replace(trace, rows=Rows(trace.rows.signature, trace.rows.phase, trace.rows.scope, numbered))
 
 
 set_code_exec_strategy(
@@ -143,6 +171,24 @@ def trace(
         UnknownNameError: `fake` is neither None nor "cpu".
         CaptureError: a program that can't be compiled, or that meta or fake tensors can't run.
     """
+    return _captured(workload, costs, fake, scopes, flop_counter)[0]
+
+
+def walk(
+    workload: Workload, costs: Costs | None = None, *, fake: str | None = None, scopes: bool = True
+) -> tuple[Trace, NodeMap]:
+    """The trace, and which node of which graph each row came from; a graph's path is its phase and number. Rows of
+    operators between the graphs are of no node.
+
+    Raises:
+        UnknownNameError, CaptureError: as `trace`.
+    """
+    return _captured(workload, costs or Costs(), fake, scopes, False)
+
+
+def _captured(
+    workload: Workload, costs: Costs, fake: str | None, scopes: bool, flop_counter: bool
+) -> tuple[Trace, NodeMap]:
     if fake not in (None, "cpu"):
         raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
     root = workload.program if isinstance(workload.program, torch.nn.Module) else None
@@ -165,27 +211,26 @@ def trace(
             compiled = torch.compile(workload.program, backend=lowering(recorder))
             with recorder:
                 compiled(*args, **kwargs)
-            found = breaks() - before + recorder.branches
+            reasons = breaks() - before + recorder.branches
     origin = Origin(
         frontend="compile",
         device=f"{device} (fake)" if fake else device,
         workload=title(workload),
-        path=path_of(workload.path, {s.name for s in recorder.table.signatures}),
         versions=versions(),
         flop_counter=recorder.flops,
-        notes=(_summary(recorder.graphs, found), *recorder.notes),
+        notes=(_summary(recorder.graphs, reasons), *recorder.notes),
     )
-    made = recorder.finish(origin)
+    trace = with_path(recorder.finish(origin), cache_path(workload))
     if not scopes:
-        rows = Rows(made.rows.signature, made.rows.phase, np.zeros_like(made.rows.scope), made.rows.tensors)
-        made = replace(made, rows=rows, scopes=("",))
-    return replace(made, origin=replace(origin, capture_s=time.perf_counter() - started))
+        rows = Rows(trace.rows.signature, trace.rows.phase, np.zeros_like(trace.rows.scope), trace.rows.tensors)
+        trace = replace(trace, rows=rows, scopes=("",))
+    return replace(trace, origin=replace(trace.origin, capture_s=time.perf_counter() - started)), recorder.map()
 
 
-def _summary(graphs: int, found: Any) -> str:
-    total = sum(found.values())
+def _summary(graphs: int, counts: Any) -> str:
+    total = sum(counts.values())
     said = f"{graphs} graph{'s' * (graphs != 1)}, {total or 'no'} graph break{'s' * (total != 1)}"
-    reasons = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in sorted(found.items()))
+    reasons = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in sorted(counts.items()))
     return f"{said}: {reasons}" if reasons else said
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from dataclasses import replace
 from typing import Any
 
+from simdevice.frontends.attention import said_of
 from simdevice.frontends.base import Workload
+from simdevice.records import Trace
 
-__all__ = ["device_of", "one_line", "path_of", "title"]
+__all__ = ["cache_path", "device_of", "one_line", "takes_cache", "title", "with_path", "without_cache_path"]
 
 
 def title(workload: Workload) -> str:
@@ -21,22 +24,41 @@ def device_of(root: Any, *inputs: Any) -> str:
     from torch.utils._pytree import tree_leaves
 
     parameters = root.parameters() if isinstance(root, torch.nn.Module) else ()
-    for found in (*parameters, *tree_leaves(inputs)):
-        if isinstance(found, torch.Tensor):
-            return found.device.type
+    for value in (*parameters, *tree_leaves(inputs)):
+        if isinstance(value, torch.Tensor):
+            return value.device.type
     return ""
 
 
-def path_of(said: str, operators: Iterable[str]) -> str:
-    """What the workload says, and how attention was done."""
-    names = set(operators)
-    fused = sorted(n for n in names if "scaled_dot_product" in n or "flex_attention" in n or n == "onnx.Attention")
+def with_path(trace: Trace, said: str) -> Trace:
+    """The trace with its path: what the workload says of it, and how attention was done."""
     parts = [said] if said else []
-    if fused:
-        parts.append(f"fused attention ({', '.join(fused)})")
-    elif names & {"aten._softmax", "aten._safe_softmax", "onnx.Softmax"}:
-        parts.append("attention as matrix products and softmax")
-    return ", ".join(parts)
+    return replace(trace, origin=replace(trace.origin, path=", ".join((*parts, *said_of(trace)))))
+
+
+CACHE_OFF = "key-value cache off"
+
+
+def cache_path(workload: Workload) -> str:
+    """The workload's path; one that says nothing of the cache of a transformers model asked without it says so."""
+    config = getattr(workload.program, "config", None)
+    if config is None or "cache" in workload.path or not takes_cache(workload):
+        return workload.path
+    asked = workload.kwargs.get("use_cache")
+    is_on = getattr(config, "use_cache", True) if asked is None else asked
+    return workload.path if is_on else without_cache_path(workload.path)
+
+
+def takes_cache(workload: Workload) -> bool:
+    """Whether the program is a module that may fill a key-value cache."""
+    call = getattr(workload.program, "forward", None)
+    return call is not None and "use_cache" in inspect.signature(call).parameters
+
+
+def without_cache_path(said: str) -> str:
+    """A path that says the cache is off, whatever it said of it; its other parts stay."""
+    parts = [part for part in said.split(", ") if part and not part.startswith("key-value cache")]
+    return ", ".join((CACHE_OFF, *parts))
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:

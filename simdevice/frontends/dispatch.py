@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import device_of, one_line, path_of, title
+from simdevice.frontends.describe import cache_path, device_of, one_line, title, with_path
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -119,9 +119,9 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
             return self._detour(plan.route, func, args, kwargs)
         key: list[Any] = [func]
         tensors: list[int] = []
-        given = len(args)
+        count = len(args)
         for position, name in plan.reads:  # before the call: it may change a tensor's shape or storage
-            value = args[position] if position < given else kwargs.get(name)
+            value = args[position] if position < count else kwargs.get(name)
             if isinstance(value, _Tensor):
                 self._note(value, key, tensors)
             elif value is not None:
@@ -129,7 +129,7 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         inputs = len(tensors)
         key.append(inputs)
         for position, name, default in plan.attributes:
-            value = args[position] if position < given else kwargs.get(name, default)
+            value = args[position] if position < count else kwargs.get(name, default)
             key.append(plain(value))
         if plan.is_pure and self._memo is not None:
             out = self._memo.call(func, args, kwargs)
@@ -140,11 +140,11 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         elif out is not None:
             self._note_all(out, key, tensors)
         for position, name in plan.mutates:
-            self._note_all(args[position] if position < given else kwargs.get(name), key, tensors)
-        found = tuple(key)
-        index = self._indices.get(found)
+            self._note_all(args[position] if position < count else kwargs.get(name), key, tensors)
+        question = tuple(key)
+        index = self._indices.get(question)
         if index is None:
-            index = self._indices[found] = self._builder.table.intern(_signature(plan, found, inputs))
+            index = self._indices[question] = self._builder.table.intern(_signature(plan, question, inputs))
         self._builder.add(index, tensors, **self._where())
         return out
 
@@ -252,12 +252,11 @@ def trace(
         frontend="dispatch",
         device=f"{device} (fake)" if fake else device,
         workload=title(workload),
-        path=path_of(workload.path, (s.name for s in recorder.table.signatures)),
         versions=versions(),
         flop_counter=counter.get_total_flops() if counter is not None else None,
     )
-    made = recorder.finish(origin)
-    return replace(made, origin=replace(origin, capture_s=time.perf_counter() - started))
+    recorded = with_path(recorder.finish(origin), cache_path(workload))
+    return replace(recorded, origin=replace(recorded.origin, capture_s=time.perf_counter() - started))
 
 
 @contextlib.contextmanager

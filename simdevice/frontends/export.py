@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,14 +18,23 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import device_of, one_line, path_of, title
+from simdevice.frontends.describe import (
+    cache_path,
+    device_of,
+    one_line,
+    takes_cache,
+    title,
+    with_path,
+    without_cache_path,
+)
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.fake import fake_cpu
-from simdevice.frontends.fx import FxWalker
+from simdevice.frontends.fx import FxWalker, module_path
+from simdevice.frontends.fx_nodes import listed
 from simdevice.frontends.versions import versions
-from simdevice.records import Origin, Trace
+from simdevice.records import NodeMap, Origin, Trace
 
-__all__ = ["exported", "trace", "walk_exported", "without_cache"]
+__all__ = ["exported", "trace", "walk", "walk_exported", "without_cache"]
 
 
 def trace(
@@ -40,6 +48,23 @@ def trace(
         UnknownNameError: `fake` is neither None nor "cpu".
         CaptureError: a program that `torch.export` can't follow.
     """
+    return _captured(workload, costs, fake, scopes, flop_counter)[0]
+
+
+def walk(
+    workload: Workload, costs: Costs | None = None, *, fake: str | None = None, scopes: bool = True
+) -> tuple[Trace, NodeMap]:
+    """The trace, and which node of the exported graph each row came from.
+
+    Raises:
+        UnknownNameError, CaptureError: as `trace`.
+    """
+    return _captured(workload, costs or Costs(), fake, scopes, False)
+
+
+def _captured(
+    workload: Workload, costs: Costs, fake: str | None, scopes: bool, flop_counter: bool
+) -> tuple[Trace, NodeMap]:
     if fake not in (None, "cpu"):
         raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
     device = device_of(workload.program, workload.args, workload.kwargs)
@@ -51,17 +76,17 @@ def trace(
             workload = replace(workload, args=twins.tree(workload.args), kwargs=twins.tree(dict(workload.kwargs)))
         program = exported(workload)
     emitter = Emitter(costs)
-    walk_exported(program, emitter, scopes=scopes)
+    nodes = walk_exported(program, emitter, scopes=scopes)
     origin = Origin(
         frontend="export",
         device=f"{device} (fake)" if fake else device,
         workload=title(workload),
-        path=path_of(workload.path, {s.name for s in emitter.table.signatures}),
         versions=versions(),
         flop_counter=_count(program) if flop_counter else None,
         notes=tuple(emitter.notes),
     )
-    return emitter.finish(replace(origin, capture_s=time.perf_counter() - started))
+    trace = with_path(emitter.finish(origin), workload.path)
+    return replace(trace, origin=replace(trace.origin, capture_s=time.perf_counter() - started)), nodes
 
 
 def without_cache(workload: Workload) -> Workload:
@@ -72,12 +97,11 @@ def without_cache(workload: Workload) -> Workload:
     """
     if workload.warm_up is not None:
         raise CaptureError("a decode step needs its cache, which is no tensor that a graph could take: use 'dispatch'")
-    forward = getattr(workload.program, "forward", None)
-    takes = forward is not None and "use_cache" in inspect.signature(forward).parameters
+    takes = takes_cache(workload)
     asked = workload.kwargs.get("use_cache", takes and hasattr(workload.program, "config"))
     if not takes or not asked:
-        return workload
-    path = "key-value cache off"
+        return replace(workload, path=cache_path(workload))
+    path = without_cache_path(workload.path)
     return replace(workload, kwargs={**workload.kwargs, "use_cache": False}, path=path)
 
 
@@ -91,8 +115,8 @@ def exported(workload: Workload, *, decompose: bool = True) -> ExportedProgram:
     module = program if isinstance(program, torch.nn.Module) else _Called(program)
     with torch.no_grad(), _quiet():
         try:
-            found = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
-            return found.run_decompositions() if decompose else found
+            graph = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
+            return graph.run_decompositions() if decompose else graph
         except CaptureError:
             raise
         except Exception as error:  # torch.export raises many kinds, none of them its own
@@ -120,9 +144,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = True) -> None:
-    """Emit an exported program's operators. Parameters are weights, tied ones share a storage; buffers are not."""
-    walker = FxWalker(emitter, scope=_module_path if scopes else _nowhere)
+def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = True) -> NodeMap:
+    """Emit an exported program's operators; gives their nodes. Parameters are weights, tied ones share a storage;
+    buffers are not."""
+    scope = _module_path if scopes else _nowhere
+    calls, numbers = listed(program.graph_module, scope)
+    walker = FxWalker(emitter, scope=scope, numbers=numbers)
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     held: dict[int, int] = {}
     inputs = []
@@ -135,18 +162,17 @@ def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = 
             known = replace(known, storage=storage)
         inputs.append(known)
     walker.walk(program.graph_module, inputs)
+    return emitter.nodes(calls)
 
 
 def _state(program: ExportedProgram, target: str | None) -> torch.Tensor | None:
     """The tensor behind a lifted input."""
-    found: Mapping[str, Any] = program.state_dict if target in program.state_dict else program.constants
-    tensor = found.get(target) if target is not None else None
+    held: Mapping[str, Any] = program.state_dict if target in program.state_dict else program.constants
+    tensor = held.get(target) if target is not None else None
     return tensor if isinstance(tensor, torch.Tensor) else None
 
 
 def _module_path(node: torch.fx.Node) -> str:
-    from simdevice.frontends.fx import module_path
-
     return module_path(node).removeprefix("function.").removeprefix("function")
 
 

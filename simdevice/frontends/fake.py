@@ -29,11 +29,11 @@ class FakeCpu:
         if known is not None:
             return known[1]
         with self.mode:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            twin = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             if isinstance(tensor, torch.nn.Parameter):
-                made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
-        self._twins[id(tensor)] = (tensor, made)
-        return made
+                twin = torch.nn.Parameter(twin, requires_grad=tensor.requires_grad)
+        self._twins[id(tensor)] = (tensor, twin)
+        return twin
 
     def tree(self, value: Any) -> Any:
         """The value with every tensor in it replaced by its twin."""

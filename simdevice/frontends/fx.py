@@ -16,7 +16,9 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from simdevice.errors import CaptureError
+from simdevice.frontends import fx_control
 from simdevice.frontends.emitter import Emitter, Known
+from simdevice.frontends.fx_nodes import Numbers, held_by
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
 from simdevice.records import PHASES
 
@@ -68,7 +70,8 @@ class FxWalker:
     2. Shapes, types and declared attributes make the signature, as for a dispatched call.
     3. Sub-graphs are walked in place (`fx_control`).
 
-    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` is an index into PHASES.
+    `size` turns symbolic sizes into numbers; `scope` names a node's module; `phase` is an index into PHASES;
+    `numbers` are the nodes' places in a list of all.
     """
 
     def __init__(
@@ -78,8 +81,10 @@ class FxWalker:
         size: Callable[[Any], int] = whole,
         scope: Callable[[Node], str] = module_path,
         phase: Callable[[Node], int] = forward,
+        numbers: Numbers | None = None,
     ) -> None:
         self.emitter = emitter
+        self._numbers = numbers or {}
         self._size, self._scope, self._phase = size, scope, phase
         self._plans: dict[Any, CallPlan] = {}
 
@@ -101,29 +106,28 @@ class FxWalker:
         Raises:
             CaptureError: a node without shapes, or a size that follows from data.
         """
-        given = iter(inputs)
+        arguments = iter(inputs)
         values: dict[Node, Value] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                values[node] = next(given)
+                values[node] = next(arguments)
             elif node.op == "get_attr":
                 values[node] = self._attribute(module, node)
             elif node.op == "output":
                 return _resolve(node.args[0], values)
             elif node.op == "call_function":
-                values[node] = self._call(node, values)
+                with self.emitter.at(self._numbers.get((self.emitter.node, node), -1)):
+                    values[node] = self._call(node, values)
             else:
                 raise CaptureError(f"expected a graph of operators, got a {node.op} of {node.target!r}")
         return None
 
     def _attribute(self, module: GraphModule, node: Node) -> Value:
         """A constant of the graph, or a sub-graph as it is."""
-        found: Any = module
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
-        if isinstance(found, torch.Tensor):
-            return self.fresh(node.meta.get("val", found), is_weight=isinstance(found, torch.nn.Parameter))
-        return found
+        held = held_by(module, node)
+        if isinstance(held, torch.Tensor):
+            return self.fresh(node.meta.get("val", held), is_weight=isinstance(held, torch.nn.Parameter))
+        return held
 
     def _call(self, node: Node, values: Mapping[Node, Value]) -> Value:
         target = node.target
@@ -132,9 +136,7 @@ class FxWalker:
             held = args[0]
             return held[args[1]] if isinstance(held, (list, tuple, dict)) else node.meta.get("val")
         if isinstance(target, torch._ops.HigherOrderOperator):
-            from simdevice.frontends.fx_control import call  # it walks back into this class
-
-            return call(self, node, target, args, kwargs)
+            return fx_control.call(self, node, target, args, kwargs)
         if not isinstance(target, torch._ops.OpOverload):
             return node.meta.get("val")  # arithmetic on sizes
         plan = self._plans.get(target) or self._plans.setdefault(target, plan_call(target, self.emitter.costs))
@@ -142,11 +144,11 @@ class FxWalker:
             return node.meta.get("val")
         if "val" not in node.meta and target._schema.returns:
             raise CaptureError(f"node {node.name!r} ({plan.name}) has no shape")
-        given: dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
-        out = self._outputs(target, plan.name, node.meta.get("val"), given)
-        reads = _tensors(given.get(name) for _, name in plan.reads)
-        writes = [*_tensors([out]), *_tensors(given.get(name) for _, name in plan.mutates)]
-        attributes = tuple((n, self._plain(given.get(n, default))) for _, n, default in plan.attributes)
+        bound: dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+        out = self._outputs(target, plan.name, node.meta.get("val"), bound)
+        reads = _tensors(bound.get(name) for _, name in plan.reads)
+        writes = [*_tensors([out]), *_tensors(bound.get(name) for _, name in plan.mutates)]
+        attributes = tuple((n, self._plain(bound.get(n, default))) for _, n, default in plan.attributes)
         self.emitter.call(plan.name, reads, writes, attributes, phase=self.phase(node), scope=self.scope(node))
         return out
 
@@ -169,41 +171,41 @@ class FxWalker:
             return tuple(self._plain(v) for v in value)
         return plain(self.number(value))
 
-    def _outputs(self, target: Any, name: str, value: Any, given: Mapping[str, Any]) -> Value:
+    def _outputs(self, target: Any, name: str, value: Any, bound: Mapping[str, Any]) -> Value:
         """The call's results, each with the storage its schema says."""
         returns = target._schema.returns
-        made = self.fresh(value)
+        fresh = self.fresh(value)
         if len(returns) == 1:
-            return _alias(made, _source(returns[0], target._schema.arguments, given, name))
-        if isinstance(made, list):
-            sources = (_source(r, target._schema.arguments, given, name) for r in returns)
-            return [_alias(one, source) for one, source in zip(made, sources, strict=False)]
-        return made
+            return _alias(fresh, _source(returns[0], target._schema.arguments, bound, name))
+        if isinstance(fresh, list):
+            sources = (_source(r, target._schema.arguments, bound, name) for r in returns)
+            return [_alias(one, source) for one, source in zip(fresh, sources, strict=False)]
+        return fresh
 
 
-def _source(result: Any, arguments: Iterable[Any], given: Mapping[str, Any], name: str) -> Known | None:
+def _source(result: Any, arguments: Iterable[Any], bound: Mapping[str, Any], name: str) -> Known | None:
     """The argument whose storage a result has, if any."""
     if name in ALIASES:
-        return next(iter(_tensors(given.values())), None)
+        return next(iter(_tensors(bound.values())), None)
     if result.alias_info is None:
         return None
     names = result.alias_info.before_set or _PARTS
     for argument in arguments:
         alias = argument.alias_info
         if alias is not None and (alias.before_set | alias.after_set) & names:
-            found = given.get(argument.name)
-            return found if isinstance(found, Known) else None
+            source = bound.get(argument.name)
+            return source if isinstance(source, Known) else None
     return None
 
 
-def _alias(made: Value, source: Known | None) -> Value:
+def _alias(value: Value, source: Known | None) -> Value:
     if source is None:
-        return made
-    if isinstance(made, list):
-        return [_alias(one, source) for one in made]
-    if not isinstance(made, Known):
-        return made
-    return Known(replace(made.spec, is_weight=source.spec.is_weight), source.storage)
+        return value
+    if isinstance(value, list):
+        return [_alias(one, source) for one in value]
+    if not isinstance(value, Known):
+        return value
+    return Known(replace(value.spec, is_weight=source.spec.is_weight), source.storage)
 
 
 def _tensors(values: Iterable[Any]) -> list[Known]:

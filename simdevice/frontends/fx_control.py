@@ -53,14 +53,14 @@ def _cond(walker: FxWalker, node: Node, args: Args) -> Any:
 
 
 def _costliest(walker: FxWalker, node: Node, branches: list[tuple[GraphModule, Args]]) -> Any:
-    found: list[tuple[Branch, Any]] = []
+    walked: list[tuple[Branch, Any]] = []
     for graph, operands in branches:
         with walker.emitter.aside() as branch:
             out = walker.walk(graph, operands)
-        found.append((branch, out))
-    branch, out = max(found, key=lambda f: walker.emitter.weigh(f[0]))
+        walked.append((branch, out))
+    branch, out = max(walked, key=lambda f: walker.emitter.weigh(f[0]))
     walker.emitter.extend(branch)
-    walker.emitter.note(f"conditional {node.name!r}: the costliest of {len(found)} branches is shown")
+    walker.emitter.note(f"conditional {node.name!r}: the costliest of {len(walked)} branches is shown")
     return out
 
 

@@ -113,10 +113,10 @@ def _is_whole(tensor: Any) -> bool:
 
 
 def _tensors(values: tuple[Any, ...] | list[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors

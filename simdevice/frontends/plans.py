@@ -10,20 +10,33 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import torch
 from torch.fx import GraphModule, Node
 
+from simdevice import records
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError
 from simdevice.frontends.describe import one_line
-from simdevice.frontends.emitter import Emitter, Known
+from simdevice.frontends.emitter import Emitter, Known, Marks
 from simdevice.frontends.fx import FxWalker, module_path, whole
+from simdevice.frontends.fx_nodes import Numbers, listed
 from simdevice.records import PHASES, Signature
 
-__all__ = ["Call", "Graph", "Observer", "Plan", "branch_of", "breaks", "graph_scope", "lowering", "parameters_of"]
+__all__ = [
+    "Call",
+    "Graph",
+    "GraphCalls",
+    "Observer",
+    "Plan",
+    "branch_of",
+    "breaks",
+    "graph_scope",
+    "lowering",
+    "parameters_of",
+]
 
 
 _ROOT = re.compile(r"^[LG]\[[^\]]*\](\[[^\]]*\])*\.?")
@@ -34,34 +47,49 @@ OPTIMIZERS = os.path.join("torch", "optim", "")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One operator of a plan; `storages` are numbers within the plan."""
+    """One operator of a graph; `storages` are numbers within it, `node` is its node's place in `Graph.nodes`."""
 
     signature: Signature
     storages: tuple[int, ...]
     phase: int
     scope: str
+    node: int = -1
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphCalls:
     """The operators of one graph for one set of sizes. `inputs` and `outputs` are the storages of the graph's tensors
-    in order (-1: no tensor)."""
+    in order (-1: no tensor); `marks` say what became of its nodes."""
 
     calls: tuple[Call, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    marks: Marks = field(default_factory=dict)
+
+
+Plan = GraphCalls
+"""The name that the live backend imports it by."""
 
 
 @dataclass
 class Graph:
-    """One lowered graph; `phase` is "forward" or "backward". Plans are made when first run, and kept."""
+    """One lowered graph; `phase` is "forward" or "backward". Its calls are found when it first runs, and kept."""
 
     module: GraphModule
     phase: str
-    _plans: dict[Any, Plan] = field(default_factory=dict)
+    _calls: dict[Any, GraphCalls] = field(default_factory=dict)
 
-    def plan(self, args: Sequence[Any], weights: Sequence[bool], costs: Costs) -> Plan:
+    @cached_property
+    def nodes(self) -> list[records.Node]:
+        """The graph's nodes, as they were lowered."""
+        return self._listed[0]
+
+    @cached_property
+    def _listed(self) -> tuple[list[records.Node], Numbers]:
+        return listed(self.module, graph_scope)
+
+    def plan(self, args: Sequence[Any], weights: Sequence[bool], costs: Costs) -> GraphCalls:
         """What a run on these arguments does; `weights` says which of them are parameters.
 
         Raises:
@@ -69,19 +97,25 @@ class Graph:
         """
         symbols = _symbols(self.module, args)
         key = (tuple(weights), tuple(sorted((str(s), n) for s, n in symbols.items())))
-        found = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = self._made(symbols, weights, costs)
-        return found
+        calls = self._calls.get(key)
+        if calls is None:
+            calls = self._calls[key] = self._walked(symbols, weights, costs)
+        return calls
 
-    def _made(self, symbols: dict[Any, int], weights: Sequence[bool], costs: Costs) -> Plan:
+    def _walked(self, symbols: dict[Any, int], weights: Sequence[bool], costs: Costs) -> GraphCalls:
         emitter = Emitter(costs)
-        walker = FxWalker(emitter, size=partial(whole, symbols=symbols), scope=graph_scope, phase=self._phase_of)
+        walker = FxWalker(
+            emitter,
+            size=partial(whole, symbols=symbols),
+            scope=graph_scope,
+            phase=self._phase_of,
+            numbers=self._listed[1],
+        )
         placeholders = [n for n in self.module.graph.nodes if n.op == "placeholder"]
         inputs = [walker.fresh(n.meta.get("val"), is_weight=w) for n, w in zip(placeholders, weights, strict=True)]
         outputs = walker.walk(self.module, inputs)
         calls = tuple(Call(*call) for call in emitter.calls())
-        return Plan(calls, _storages(inputs), _storages(outputs or ()), tuple(emitter.notes))
+        return GraphCalls(calls, _storages(inputs), _storages(outputs or ()), tuple(emitter.notes), emitter.marks)
 
     def _phase_of(self, node: Node) -> int:
         """An optimizer's step is told by the file its operators come from: Dynamo sees no hooks of a step."""
@@ -96,21 +130,21 @@ def _storages(values: Sequence[Any]) -> tuple[int, ...]:
 
 def _symbols(module: GraphModule, args: Sequence[Any]) -> dict[Any, int]:
     """What a graph's symbolic sizes are in this run, read off its arguments."""
-    found: dict[Any, int] = {}
+    sizes: dict[Any, int] = {}
     placeholders = (n for n in module.graph.nodes if n.op == "placeholder")
     for node, arg in zip(placeholders, args, strict=False):
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
-            _settle(found, value, arg)
+            _settle(sizes, value, arg)
         elif isinstance(value, torch.Tensor) and isinstance(arg, torch.Tensor):
             for symbol, n in zip(value.shape, arg.shape, strict=False):
-                _settle(found, symbol, n)
-    return found
+                _settle(sizes, symbol, n)
+    return sizes
 
 
-def _settle(found: dict[Any, int], size: Any, number: int) -> None:
+def _settle(sizes: dict[Any, int], size: Any, number: int) -> None:
     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-        found[size.node.expr] = int(number)
+        sizes[size.node.expr] = int(number)
 
 
 def graph_scope(node: Node) -> str:
@@ -148,7 +182,7 @@ def lowering(observer: Observer) -> Callable[..., Callable[..., Any]]:
     Raises (when a graph is compiled):
         CaptureError: AOTAutograd can't lower the graph.
     """
-    from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.backends.common import aot_autograd  # Dynamo takes a second to import, so it is not before use
     from torch._dynamo.exc import RestartAnalysis
 
     def compiler(phase: str) -> Callable[..., Any]:
@@ -156,9 +190,9 @@ def lowering(observer: Observer) -> Callable[..., Callable[..., Any]]:
             graph = Graph(module, phase)
 
             def call(args: list[Any]) -> Sequence[Any]:
-                given = list(args)
+                taken = list(args)
                 args.clear()  # AOTAutograd's convention: what isn't needed any more may go
-                return observer.run(graph, given)
+                return observer.run(graph, taken)
 
             call._boxed_call = True  # type: ignore[attr-defined]
             return call
@@ -197,9 +231,9 @@ def branch_of(module: GraphModule) -> str | None:
 
 def breaks() -> Counter[str]:
     """Graph breaks so far in this process, by their reasons' first lines. Dynamo counts them while it compiles."""
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import counters  # see `lowering`
 
-    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for reason, count in counters["graph_break"].items():
-        found[str(reason).strip().splitlines()[0]] += count
-    return found
+        reasons[str(reason).strip().splitlines()[0]] += count
+    return reasons

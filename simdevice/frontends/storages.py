@@ -43,10 +43,10 @@ class StorageIds:
     def of(self, tensor: torch.Tensor) -> tuple[int, bool]:
         """The tensor's serial and whether it is a weight; an unseen `nn.Parameter` is one."""
         try:
-            found = self.known.get(tensor.untyped_storage()._cdata)
+            known = self.known.get(tensor.untyped_storage()._cdata)
         except (NotImplementedError, RuntimeError):
             return UNTRACKED
-        return found or self._remember(tensor, isinstance(tensor, torch.nn.Parameter))
+        return known or self._remember(tensor, isinstance(tensor, torch.nn.Parameter))
 
     def _remember(self, tensor: torch.Tensor, is_weight: bool) -> tuple[int, bool]:
         try:
@@ -56,8 +56,8 @@ class StorageIds:
         serial = len(self._weak) if storage._cdata not in self.known else self.known[storage._cdata][0]
         if serial == len(self._weak):
             self._weak.append(storage._weak_ref())
-        found = self.known[storage._cdata] = (serial, is_weight)
-        return found
+        entry = self.known[storage._cdata] = (serial, is_weight)
+        return entry
 
     def close(self) -> None:
         """Let the addresses go; serials already given stay valid as numbers."""

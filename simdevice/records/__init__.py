@@ -1,6 +1,7 @@
 """The nouns every stage shares: plain data, no behaviour beyond reading itself."""
 
 from simdevice.records.builder import TraceBuilder
+from simdevice.records.nodes import Node, NodeMap
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import ROW_UNITS, SIDES, Crossings, Machine, Run, row_units
@@ -23,6 +24,8 @@ __all__ = [
     "Extra",
     "Groups",
     "Machine",
+    "Node",
+    "NodeMap",
     "Op",
     "OpTable",
     "OpView",

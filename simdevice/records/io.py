@@ -3,6 +3,9 @@
 JSON, format "simacc-trace/1", is one object: `origin`, `scopes` (module paths), `signatures` (distinct
 operator calls, each with its cost) and `rows` (columns: which signature, phase, scope, and the storage
 ids of each call's inputs and outputs, flat). A trace is saved compacted: only the signatures it uses.
+
+A file may also hold the nodes its rows came from: `nodes` (each with what it says beyond the defaults) and `owner` (a
+column: each row's node, -1 for none). A trace is the same with and without them.
 """
 
 from __future__ import annotations
@@ -17,35 +20,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simdevice.errors import FileFormatError, SimdeviceError
+from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.files import atomic_write
 from simdevice.records import simfront
 from simdevice.records.dtypes import BITS
+from simdevice.records.nodes import STATES, Node, NodeMap
 from simdevice.records.op import CATEGORIES, PHASES, Cost, Signature, TensorSpec
 from simdevice.records.table import OpTable
 from simdevice.records.trace import Origin, Rows, Trace
 from simdevice.records.work import Extra, Product, Window
 
-__all__ = ["FORMAT", "load", "save"]
+__all__ = ["FORMAT", "load", "load_nodes", "save"]
 
 FORMAT = "simacc-trace/1"
 _COLUMNS = {"signature": np.int32, "phase": np.uint8, "scope": np.int32, "tensors": np.int64}
 _HEADER = "header_json"
 _SIZES = ("batch", "m", "k", "n", "a_bits", "b_bits", "out_bits", "a_bytes", "b_bytes", "out_bytes")
+_OWNER = "owner"
 
 
-def save(trace: Trace, path: str | Path) -> None:
-    """Write a trace: `.npz` is the columnar form, anything else JSON. The file appears whole or not at all."""
+def save(trace: Trace, path: str | Path, nodes: NodeMap | None = None) -> None:
+    """Write a trace: `.npz` is the columnar form, anything else JSON. The file appears whole or not at all.
+
+    Raises:
+        SpecError: nodes of another trace.
+    """
+    if nodes is not None and len(nodes.owner) != len(trace):
+        raise SpecError(f"expected nodes of these {len(trace):,} rows, got those of {len(nodes.owner):,}")
     trace = trace.compact()
+    header = _header(trace)
+    if nodes is not None:
+        header["nodes"] = [_pack_node(node) for node in nodes]
     if Path(path).suffix == ".npz":
-        header = np.frombuffer(json.dumps(_header(trace)).encode(), np.uint8)
+        text = np.frombuffer(json.dumps(header).encode(), np.uint8)
         columns = {name: getattr(trace.rows, name) for name in _COLUMNS}
+        if nodes is not None:
+            columns[_OWNER] = nodes.owner
         with atomic_write(path, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **{_HEADER: header}, **columns)
+            np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **columns)
         return
     rows = {name: getattr(trace.rows, name).tolist() for name in _COLUMNS}
+    if nodes is not None:
+        rows[_OWNER] = nodes.owner.tolist()
     with atomic_write(path) as file:
-        json.dump({**_header(trace), "rows": rows}, file, separators=(",", ":"))
+        json.dump({**header, "rows": rows}, file, separators=(",", ":"))
 
 
 def load(path: str | Path) -> Trace:
@@ -54,6 +72,19 @@ def load(path: str | Path) -> Trace:
     Raises:
         FileFormatError: a file that can't be read, is damaged, or is of another kind.
     """
+    return _whole(path)[0]
+
+
+def load_nodes(path: str | Path) -> NodeMap | None:
+    """The nodes in a trace's file; None for a file without them.
+
+    Raises:
+        FileFormatError: as `load`.
+    """
+    return _whole(path)[1]
+
+
+def _whole(path: str | Path) -> tuple[Trace, NodeMap | None]:
     try:
         return _load_npz(path) if Path(path).suffix == ".npz" else _load_json(path)
     except OSError as error:
@@ -101,7 +132,7 @@ def _pack_spec(spec: TensorSpec) -> dict[str, Any]:
     return packed
 
 
-def _load_json(path: str | Path) -> Trace:
+def _load_json(path: str | Path) -> tuple[Trace, NodeMap | None]:
     text = Path(path).read_bytes()
     try:
         data = json.loads(text)
@@ -109,17 +140,17 @@ def _load_json(path: str | Path) -> Trace:
         raise FileFormatError("no trace: expected JSON or .npz") from None
     said = data.get("format") if isinstance(data, dict) else None
     if said == simfront.FORMAT:
-        return simfront.unpack(data)
+        return simfront.unpack(data), None
     if said != FORMAT:
         raise FileFormatError(f"no trace: expected format {FORMAT!r}, got {said!r}")
-    return _unpack(data, {name: np.array(data["rows"][name]) for name in _COLUMNS})
+    return _unpack(data, {name: np.array(data["rows"][name]) for name in _named(data)})
 
 
-def _load_npz(path: str | Path) -> Trace:
+def _load_npz(path: str | Path) -> tuple[Trace, NodeMap | None]:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             data = json.loads(file[_HEADER].tobytes())
-            columns = {name: file[name] for name in _COLUMNS}
+            columns = {name: file[name] for name in _named(data)}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, TypeError, NotImplementedError) as error:
         said = " ".join(str(error).split())
         if "pickle" in said:  # numpy takes whatever is no archive for one
@@ -130,7 +161,7 @@ def _load_npz(path: str | Path) -> Trace:
     return _unpack(data, columns)
 
 
-def _unpack(data: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Trace:
+def _unpack(data: dict[str, Any], columns: dict[str, NDArray[Any]]) -> tuple[Trace, NodeMap | None]:
     table = OpTable(_no_rules)
     for packed in data["signatures"]:
         signature = Signature(
@@ -141,8 +172,45 @@ def _unpack(data: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Trace:
         )
         table.append(signature, _cost(packed["cost"]))
     scopes = tuple(_is(scope, str, "a module path") for scope in data["scopes"])
+    owner = columns.pop(_OWNER, None)
     rows = _rows(columns, table, scopes)
-    return Trace(table, rows, scopes, _origin(data["origin"]))
+    nodes = None if owner is None else _nodes(data["nodes"], owner, len(rows))
+    return Trace(table, rows, scopes, _origin(data["origin"])), nodes
+
+
+def _named(data: dict[str, Any]) -> tuple[str, ...]:
+    """The columns that a file of this header holds."""
+    return (*_COLUMNS, _OWNER) if "nodes" in data else tuple(_COLUMNS)
+
+
+_NODE = {f.name: f.default for f in fields(Node)}
+
+
+def _pack_node(node: Node) -> dict[str, Any]:
+    return {name: getattr(node, name) for name, default in _NODE.items() if getattr(node, name) != default}
+
+
+def _nodes(packed: list[dict[str, Any]], owner: NDArray[Any], rows: int) -> NodeMap:
+    nodes = tuple(_node(entry, number) for number, entry in enumerate(packed))
+    if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu") or len(owner) != rows:
+        raise FileFormatError(f"a damaged trace: expected a node's number for each of {rows} operators")
+    if len(owner) and (int(owner.min()) < -1 or int(owner.max()) >= len(nodes)):
+        raise FileFormatError(f"a damaged trace: a node's number is not in -1..{len(nodes) - 1}")
+    return NodeMap(nodes, owner.astype(np.int32))
+
+
+def _node(packed: dict[str, Any], number: int) -> Node:
+    values = {name: packed[name] for name in _NODE if name in packed}
+    for name in ("reads", "implicit", "writes"):
+        values[name] = tuple(_is(value, str, "a value's name") for value in packed.get(name, ()))
+    node = Node(**values)
+    for name in ("name", "type", "domain", "path", "scope", "reason"):
+        _is(getattr(node, name), str, f"a node's {name}")
+    if node.state not in STATES:
+        raise FileFormatError(f"a damaged trace: unknown state {node.state!r} of a node")
+    if not -1 <= _is(node.parent, int, "a node's number") < number:
+        raise FileFormatError(f"a damaged trace: node {number} is in a body of node {node.parent}")
+    return node
 
 
 def _rows(columns: dict[str, NDArray[Any]], table: OpTable, scopes: tuple[str, ...]) -> Rows:

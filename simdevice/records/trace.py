@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from simdevice.records.nodes import NodeMap
 from simdevice.records.op import CATEGORIES, PHASES, Op, TensorRef, TensorSpec
 from simdevice.records.table import OpTable
 from simdevice.records.totals import Groups, Totals, group, totals
@@ -202,11 +203,12 @@ class Trace:
         """The operators that do device work; the live device records only these."""
         return self.select(self.per_op("category") != CATEGORIES.index("view"))
 
-    def save(self, path: str | Path) -> None:
-        """Write a file: `.npz` is compressed columns, anything else JSON; whole or not at all."""
+    def save(self, path: str | Path, nodes: NodeMap | None = None) -> None:
+        """Write a file: `.npz` is compressed columns, anything else JSON; whole or not at all. It may hold the nodes
+        too that the rows came from, which `NodeMap.load` reads."""
         from simdevice.records.io import save  # it imports this module
 
-        save(self, path)
+        save(self, path, nodes)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:

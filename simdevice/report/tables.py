@@ -105,9 +105,7 @@ def by_operator(run: Run) -> list[Share]:
 
 
 def by_bound(run: Run) -> list[Share]:
-    """By what limited each operator that took time; empty where the device doesn't say."""
-    if run.bound is None:
-        return []
+    """By what limited each operator that took time."""
     rows = split(run, Groups(run.bound_names, run.bound.astype(np.int64)))
     return [row for row in _by_time(rows) if row.time_s]
 
@@ -133,8 +131,7 @@ def top_operators(run: Run, count: int = 10) -> list[Hot]:
     totals, busy = run.trace.totals(groups), groups.sums(run.busy_ps)
     whole = max(int(busy.sum()), 1)
     bound = np.zeros(len(groups.keys), np.int64)
-    if run.bound is not None:
-        bound[groups.index] = run.bound  # equal calls are limited by the same thing
+    bound[groups.index] = run.bound  # equal calls are limited by the same thing
     order = [i for i in np.argsort(-busy, kind="stable")[:count].tolist() if busy[i]]
     return [
         Hot(
@@ -145,7 +142,7 @@ def top_operators(run: Run, count: int = 10) -> list[Hot]:
             share=int(busy[i]) / whole,
             flops=totals[groups.keys[i]].flops,
             moved_bytes=totals[groups.keys[i]].bytes,
-            bound=run.bound_names[bound[i]] if run.bound is not None else "",
+            bound=run.bound_names[bound[i]],
             is_lower_bound=totals[groups.keys[i]].is_lower_bound,
         )
         for i in order

@@ -54,8 +54,10 @@ def test_what_stays_unknown_is_a_short_list_with_reasons() -> None:
 
 def test_parameters_are_inputs_of_their_operators() -> None:
     schemas = of_domain("")
-    for op, parameters in PARAMETERS.items():
-        assert max(parameters) < len(schemas[op].inputs) or op == "Upsample", op
+    for name, parameters in PARAMETERS.items():
+        domain, _, op = name.rpartition(".")
+        if domain == "onnx":
+            assert max(parameters) < len(schemas[op].inputs) or op == "Upsample", name
 
 
 @cache

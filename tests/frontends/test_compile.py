@@ -189,3 +189,16 @@ def test_a_program_that_meta_tensors_cannot_run_is_one_line() -> None:
 def test_an_unknown_kind_of_fake_tensor_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="unknown kind of fake tensors 'gpu'"):
         compiled(F.relu, torch.ones(3), fake="gpu")
+
+
+def test_results_of_a_graph_are_read_by_the_next_one_each_as_its_own() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        first, second = torch.exp(x), torch.sin(x)
+        torch._dynamo.graph_break()
+        return torch.relu(first) + torch.neg(second)
+
+    by_name = {op.name: op for op in compiled(program, torch.ones(4, 4)).ops}
+    exp, sin, relu, neg = (by_name[f"aten.{name}"] for name in ("exp", "sin", "relu", "neg"))
+    assert exp.outputs[0].id != sin.outputs[0].id
+    assert relu.inputs[0].id == exp.outputs[0].id
+    assert neg.inputs[0].id == sin.outputs[0].id

@@ -77,6 +77,43 @@ def test_calls_that_could_differ_are_told_apart(one: tuple[Any, ...], other: tup
         assert facts(memo.call(aten.add.Tensor, args, {})) == facts(aten.add.Tensor(*args))
 
 
+@pytest.mark.parametrize(
+    ("func", "one", "other"),
+    [
+        # stride (2, 2), padding (1,) and stride (2,), padding (2, 1) are the same numbers in a row
+        (
+            aten.convolution.default,
+            ((meta(1, 2, 9, 9), meta(2, 2, 3, 3), None, [2, 2], [1], [1, 1], False, [0, 0], 1), {}),
+            ((meta(1, 2, 9, 9), meta(2, 2, 3, 3), None, [2], [2, 1], [1, 1], False, [0, 0], 1), {}),
+        ),
+        (
+            aten.var.correction,
+            ((meta(3, 4), [0]), {"correction": True}),
+            ((meta(3, 4), [0]), {"keepdim": True}),
+        ),
+    ],
+)
+def test_the_same_values_in_other_places_are_another_call(func: Any, one: Any, other: Any) -> None:
+    memo = MetaMemo()
+    expected = [facts(func(*args, **kwargs)) for args, kwargs in (one, other)]
+    assert expected[0] != expected[1]
+    assert [facts(memo.call(func, *call)) for call in (one, other, one, other)] == expected * 2
+
+
+def test_a_result_that_is_a_part_of_its_storage_is_never_remembered() -> None:
+    ran: list[Any] = []
+
+    class Part:
+        def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+            ran.append(args)
+            return meta(10)[:3]
+
+    memo, part = MetaMemo(), Part()
+    sizes = [memo.call(part, (meta(2),), {}).untyped_storage().nbytes() for _ in range(2)]
+    assert sizes == [40, 40]  # 10 floats, of which 3 are shown
+    assert len(ran) == 2
+
+
 def test_the_default_dtype_is_part_of_the_question() -> None:
     memo, x = MetaMemo(), meta(3, dtype=torch.int64)
     single = memo.call(aten.sqrt.default, (x,), {})

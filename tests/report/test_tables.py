@@ -14,7 +14,7 @@ from rich.console import Console
 
 from simdevice import report
 from simdevice.hardware import NullSpec
-from simdevice.records import Cost, Crossings, OpTable, Origin, Run, Signature, TensorSpec, TraceBuilder
+from simdevice.records import Cost, Crossings, OpTable, Origin, Run, Signature, TensorSpec, TraceBuilder, row_units
 
 X, W = TensorSpec((2, 3), "float32"), TensorSpec((3, 4), "float32", is_weight=True)
 Y = TensorSpec((2, 4), "float32")

@@ -87,7 +87,8 @@ def test_the_published_stream_differs_from_todays_by_the_rotary_product_only() -
     assert 32_938_104_455_168 - trace.matmul_flops == 2 * 64 * TOKENS
     assert round(trace.flops / 1e12, 2) == 32.97
     assert round(trace.bytes / 1e9, 2) == 214.35
-    assert trace.origin.path == "key-value cache on, attention as matrix products and softmax"
+    products = "attention as matrix products and softmax"
+    assert trace.origin.path == f"key-value cache on, {products}, explicit mask, repeated keys"
 
 
 def test_a_prefill_under_fake_cpu_tensors_has_one_attention_operator_per_layer() -> None:

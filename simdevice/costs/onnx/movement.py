@@ -15,9 +15,7 @@ COPIES = onnx("""
 """)
 
 
-register(*COPIES, *microsoft("CropAndResize DynamicSlice Pad ReorderInput ReorderOutput Slice TransposeFromNchw"))(
-    movement
-)
+register(*COPIES, *microsoft("CropAndResize Pad Trilu"))(movement)
 
 
 @register(*onnx("Cast CastLike Expand"))

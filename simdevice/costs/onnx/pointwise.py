@@ -26,7 +26,7 @@ ACTIVATIONS = onnx("""
 RANDOM = onnx("Bernoulli")
 
 CONTRIB = microsoft("""
-    BifurcationDetector ComplexMul ComplexMulConj FastGelu Gelu IsAllFinite QuickGelu Rsqrt Trilu
+    BifurcationDetector ComplexMul ComplexMulConj FastGelu Gelu IsAllFinite QuickGelu
 """)
 
 QUANTISED = (
@@ -51,7 +51,7 @@ def variadic(signature: Signature) -> Cost:
     return elementwise(signature, max(len(signature.inputs) - 1, 1))
 
 
-TWO_STEPS = ("onnx.SwiGLU", *microsoft("BiasAdd BiasGelu BiasSplitGelu S2SModelSplitQuickGelu"), *ml("Scaler"))
+TWO_STEPS = ("onnx.SwiGLU", *microsoft("BiasAdd BiasGelu BiasSplitGelu"), *ml("Scaler"))
 """An activation and a product with its gate, two sums, a sum and an activation, or (x - offset) * scale."""
 
 register(*TWO_STEPS)(partial(elementwise, per_element=2))

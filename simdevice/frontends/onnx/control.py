@@ -9,7 +9,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto
 
 from simdevice.frontends.emitter import Branch
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import Value, number_of, sequence, truth_of
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ Handler = Callable[["GraphWalker", NodeProto, Sequence[Value | None], "Environme
 
 def handles(node: NodeProto) -> bool:
     """Whether this module takes the node."""
-    return not node.domain and node.op_type in _HANDLERS
+    return canonical_name(node) in _HANDLERS
 
 
 def take(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
     """Walk the node's bodies; gives its outputs."""
-    return _HANDLERS[node.op_type](walker, node, inputs, env)
+    return _HANDLERS[canonical_name(node)](walker, node, inputs, env)
 
 
 def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
@@ -52,12 +52,12 @@ def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], en
             chosen = empty[0] if len(empty) == 1 else None
     if chosen is not None:
         return walker.walk(branches[chosen], env, [])
-    found: list[tuple[Branch, list[Value]]] = []
+    walked: list[tuple[Branch, list[Value]]] = []
     for body in branches.values():
         with walker.emitter.aside() as branch:
             outputs = walker.walk(body, env, [])
-        found.append((branch, outputs))
-    branch, outputs = max(found, key=lambda f: walker.emitter.weigh(f[0]))
+        walked.append((branch, outputs))
+    branch, outputs = max(walked, key=lambda f: walker.emitter.weigh(f[0]))
     walker.emitter.extend(branch)
     walker.emitter.note(f"If {node.name!r}: which branch runs follows from data; the costliest is shown")
     return outputs
@@ -81,8 +81,8 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         if ran is None and most is not None and turn >= most:
             break
         number = walker.fresh((), "int64", data=np.array(turn, np.int64))
-        given = condition or walker.fresh((), "bool", data=np.array(True))
-        condition, *results = walker.walk(body, env, [number, given, *carried])
+        entry = condition or walker.fresh((), "bool", data=np.array(True))
+        condition, *results = walker.walk(body, env, [number, entry, *carried])
         carried, slices = results[: len(carried)], results[len(carried) :]
         stacked.append(slices)
         turn += 1
@@ -128,9 +128,9 @@ def _open(value: Value, reason: str) -> Value:
 def _passes_on(body: GraphProto) -> bool:
     """Whether a loop's body hands its condition on as it came: only the trip count ends the loop."""
     name = body.output[0].name
-    made = {o: n for n in body.node for o in n.output}
-    while name in made and made[name].op_type == "Identity":
-        name = made[name].input[0]
+    maker = {o: n for n in body.node for o in n.output}
+    while name in maker and maker[name].op_type == "Identity":
+        name = maker[name].input[0]
     return len(body.input) > 1 and name == body.input[1].name
 
 
@@ -174,8 +174,8 @@ def _scan(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         walker.emitter.note(f"Scan {node.name!r}: {len(stacked):,} of its {turns * items:,} turns are shown")
     columns = list(zip(*stacked[: max(turns, 1)], strict=True)) or [()] * outputs
     gathered = [_stack(walker, node, list(c), axis, turns) for c, axis in zip(columns, out_axes, strict=False)]
-    found = [*states, *gathered]
-    return [_batch(walker, v, items) for v in found] if batched else found
+    outcome = [*states, *gathered]
+    return [_batch(walker, v, items) for v in outcome] if batched else outcome
 
 
 def _slice(walker: GraphWalker, value: Value, axis: int) -> Value:
@@ -199,8 +199,8 @@ def _map(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], e
         return _unwalked(walker, node, inputs)
     turns = []
     for i in range(len(first.items)):
-        given = [v.items[i] if v is not None and v.items is not None else v or Value() for v in inputs]
-        turns.append(walker.walk(body, env, given))
+        arguments = [v.items[i] if v is not None and v.items is not None else v or Value() for v in inputs]
+        turns.append(walker.walk(body, env, arguments))
     columns = list(zip(*turns, strict=True)) or [()] * len(node.output)
     return [sequence(list(column)) for column in columns]
 
@@ -211,12 +211,13 @@ def _unwalked(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | Non
     why = f"after {blocked}" if blocked else "how often it runs follows from data"
     outputs = [Value(reason=f"node {node.name!r} ({node.op_type}): {why}") for _ in node.output]
     walker.emit(node, inputs, outputs)
+    walker.emitter.mark("body not walked", outputs[0].reason if outputs else why)
     return outputs
 
 
 _HANDLERS: dict[str, Handler] = {
-    "If": _if,
-    "Loop": _loop,
-    "Scan": _scan,
-    "SequenceMap": _map,
+    "onnx.If": _if,
+    "onnx.Loop": _loop,
+    "onnx.Scan": _scan,
+    "onnx.SequenceMap": _map,
 }

@@ -18,15 +18,17 @@ __all__ = ["bind"]
 Shape = tuple[int, ...]
 
 
-def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape], path: str) -> dict[str, Shape | None]:
+def bind(
+    graph: GraphProto, dims: Mapping[str, Any], settled_by: Mapping[str, Shape], path: str
+) -> dict[str, Shape | None]:
     """Each input's shape; None for one that is no tensor. Symbols are the dimensions' own names, and `input.axis`
-    where they have none; a whole shape may be bound under the input's name. `given` inputs bring their shapes.
+    where they have none; a whole shape may be bound under the input's name. Inputs in `settled_by` bring theirs.
 
     Raises:
         UnknownNameError: a dimension that doesn't exist.
         CaptureError: a dimension that is open still; says the command that binds all of them.
     """
-    symbols = _symbols(graph, given)
+    symbols = _symbols(graph, settled_by)
     names = {n for shape in symbols.values() for dim in shape if isinstance(dim, str) for n in _names(dim)}
     inputs = [value.name for value in graph.input if value.type.HasField("tensor_type")]
     for name, size in dims.items():
@@ -39,8 +41,8 @@ def bind(graph: GraphProto, dims: Mapping[str, Any], given: Mapping[str, Shape],
     for value in graph.input:
         if not value.type.HasField("tensor_type"):
             bound[value.name] = None
-        elif value.name in given:
-            bound[value.name] = given[value.name]
+        elif value.name in settled_by:
+            bound[value.name] = settled_by[value.name]
         elif value.name in dims:
             size = dims[value.name]
             bound[value.name] = (size,) if isinstance(size, int) else tuple(size)
@@ -73,14 +75,14 @@ _OPERATIONS: dict[type, Callable[[int, int], int]] = {
 def _formula(dim: str) -> ast.expr | None:
     """`past + seq` as arithmetic on names; None for a name that is none."""
     try:
-        found = ast.parse(dim, mode="eval").body
+        body = ast.parse(dim, mode="eval").body
     except (SyntaxError, ValueError):
         return None
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *_OPERATIONS)
-    parts = list(ast.walk(found))
-    fits = all(isinstance(p, allowed) for p in parts) and isinstance(found, ast.BinOp)
+    parts = list(ast.walk(body))
+    fits = all(isinstance(p, allowed) for p in parts) and isinstance(body, ast.BinOp)
     whole = all(isinstance(p.value, int) for p in parts if isinstance(p, ast.Constant))
-    return found if fits and whole else None
+    return body if fits and whole else None
 
 
 def _names(dim: str) -> list[str]:
@@ -105,18 +107,20 @@ def _computed(part: ast.AST, dims: Mapping[str, Any]) -> int:
     return int(dims[part.id]) if isinstance(part, ast.Name) else int(part.value)  # type: ignore[attr-defined]
 
 
-def _symbols(graph: GraphProto, given: Mapping[str, Shape]) -> dict[str, tuple[int | str, ...]]:
+def _symbols(graph: GraphProto, settled_by: Mapping[str, Shape]) -> dict[str, tuple[int | str, ...]]:
     """Each ranked input's shape, open dimensions by name. A name that a given input settles is settled everywhere."""
-    found: dict[str, tuple[int | str, ...]] = {}
+    shapes: dict[str, tuple[int | str, ...]] = {}
     settled: dict[str, int] = {}
     for value in graph.input:
         tensor = value.type.tensor_type
         if value.type.HasField("tensor_type") and tensor.HasField("shape"):
-            found[value.name] = tuple(_dim(d, value.name, axis) for axis, d in enumerate(tensor.shape.dim))
-            for name, size in zip(found[value.name], given.get(value.name, ()), strict=False):
+            shapes[value.name] = tuple(_dim(d, value.name, axis) for axis, d in enumerate(tensor.shape.dim))
+            for name, size in zip(shapes[value.name], settled_by.get(value.name, ()), strict=False):
                 if isinstance(name, str):
                     settled[name] = size
-    return {name: tuple(settled.get(d, d) if isinstance(d, str) else d for d in shape) for name, shape in found.items()}
+    return {
+        name: tuple(settled.get(d, d) if isinstance(d, str) else d for d in shape) for name, shape in shapes.items()
+    }
 
 
 def _dim(dim: TensorShapeProto.Dimension, owner: str, axis: int) -> int | str:

@@ -57,10 +57,10 @@ def export_model(workload: Workload, *, fake: str | None = None) -> ExportedMode
         with _quiet():
             try:
                 # Optimising would compute with the weights, which are not there; the walk folds instead.
-                made: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
+                onnx_program: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
             except Exception as error:  # the exporter raises classes of its own for each step
                 raise CaptureError(f"torch.onnx can't export this program: {_reason(error)}") from error
-    return _without_weights(made.model, program, workload)
+    return _without_weights(onnx_program.model, program, workload)
 
 
 def _reason(error: BaseException) -> str:
@@ -72,15 +72,15 @@ def _reason(error: BaseException) -> str:
 
 def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None) -> ExportedModel:
     """Export to a file; it appears whole or not at all."""
-    found = export_model(workload, fake=fake)
+    result = export_model(workload, fake=fake)
     with atomic_write(os.fspath(path), "wb") as file:
-        file.write(found.model.SerializeToString())
-    return found
+        file.write(result.model.SerializeToString())
+    return result
 
 
 def _without_weights(model: Any, program: torch.export.ExportedProgram, workload: Workload) -> ExportedModel:
     """Turn initializers into inputs, one per storage; drop what the exporter noted about Python source."""
-    import onnx_ir
+    import onnx_ir  # it comes with the exporter, which has said by now if it is missing
 
     graph = model.graph
     parameters = set(program.graph_signature.parameters)

@@ -17,10 +17,14 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from onnx.external_data_helper import ExternalDataInfo
 
 from simdevice.errors import FileFormatError
+from simdevice.frontends.onnx.nodes import bodies, reads
 from simdevice.frontends.onnx.values import dtype_name
 from simdevice.records.dtypes import BITS
 
-__all__ = ["drop_contents", "graphs", "load", "prepared", "read"]
+__all__ = ["IN_MEMORY", "copied", "drop_contents", "graphs", "load", "prepared"]
+
+IN_MEMORY = "the model"
+"""What messages call a model that is in no file."""
 
 LARGEST = 2**31 - 1
 """Bytes of one protobuf message."""
@@ -36,13 +40,27 @@ def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
     Raises:
         FileFormatError: no such file, no ONNX file, a newer operator set, or weights that are not where it says.
     """
-    model = _parse(Path(path))
+    return _checked(_parse(Path(path)), path, to_run=to_run, folder=Path(path))
+
+
+def copied(model: ModelProto, *, to_run: bool = False) -> ModelProto:
+    """The same of a model in memory, which stays as it is; weights outside it are not looked for.
+
+    Raises:
+        FileFormatError: a model that can't be walked.
+    """
+    own = ModelProto()
+    own.CopyFrom(model)
+    return _checked(own, IN_MEMORY, to_run=to_run, folder=None)
+
+
+def _checked(model: ModelProto, path: str | os.PathLike[str], *, to_run: bool, folder: Path | None) -> ModelProto:
     try:
         _check_version(model, path)
         for tensor in _tensors(model):
-            _check_contents(tensor, Path(path))
-            if tensor.data_location == TensorProto.EXTERNAL:
-                _check_external(tensor, Path(path))
+            _check_contents(tensor, path)
+            if tensor.data_location == TensorProto.EXTERNAL and folder is not None:
+                _check_external(tensor, folder)
         if not to_run:
             drop_contents(model)
         model = prepared(model)
@@ -82,20 +100,28 @@ def prepared(model: ModelProto) -> ModelProto:
             del graph.input[:]
             graph.input.extend(kept)
         _sort(graph)
+        own: set[str] = set()
         for number, node in enumerate(graph.node):
-            name = node.name or f"{node.op_type}_{number}"
-            if name in taken:
-                name = f"{prefix}{name}" if f"{prefix}{name}" not in taken else f"{prefix}{name}#{number}"
-            taken.add(name)
-            node.name = name
+            name = _unlike(node.name or f"{node.op_type}_{number}", own, number)
+            own.add(name)
+            # another graph's name may be the same: a path before it tells them apart, as a profile names them
+            node.name = name if name not in taken else _unlike(f"{prefix}{name}", taken, number)
+            taken.add(node.name)
     return model
+
+
+def _unlike(name: str, others: set[str], number: int) -> str:
+    """The name, with the node's number behind it as often as others are called so."""
+    while name in others:
+        name = f"{name}#{number}"
+    return name
 
 
 def _sort(graph: GraphProto) -> None:
     """Put nodes after those whose results they read. ONNX asks that of a file, but converters write others, and ONNX
     Runtime takes them. Nodes in a circle keep their place at the end."""
     maker = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{maker[name] for name in read(node) if name in maker} for node in graph.node]
+    needs = [{maker[name] for name in reads(node) if name in maker} for node in graph.node]
     if all(other < number for number, others in enumerate(needs) for other in others):
         return
     sorter = TopologicalSorter(dict(enumerate(needs)))
@@ -114,25 +140,14 @@ def _sort(graph: GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-def read(node: NodeProto) -> set[str]:
-    """Names that a node reads, those its bodies use included (inner ones too, so it may be too many)."""
-    found = set(node.input)
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs) if attribute.type != AttributeProto.UNDEFINED else ():
-            for inner in body.node:
-                found |= read(inner)
-            found.update(o.name for o in body.output)
-    return found
-
-
 def graphs(graph: GraphProto, prefix: str = "") -> Iterator[tuple[str, GraphProto]]:
-    """A graph and every body in it, each with a prefix that tells them apart."""
+    """A graph and every body in it, each with the path that tells them apart; nodes are named by then, or by the caller
+    before it asks for the next graph."""
     yield prefix, graph
     for number, node in enumerate(graph.node):
-        for attribute in node.attribute:
-            bodies = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-            for body in bodies:
-                yield from graphs(body, f"{prefix}{node.name or number}/{attribute.name}/")
+        name = node.name.removeprefix(prefix) or number
+        for attribute, body in bodies(node):
+            yield from graphs(body, f"{prefix}{name}/{attribute}/")
 
 
 def _parse(path: Path) -> ModelProto:
@@ -186,7 +201,7 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
                     yield attribute.t
 
 
-def _check_contents(tensor: TensorProto, path: Path) -> None:
+def _check_contents(tensor: TensorProto, path: Any) -> None:
     """Contents in the file are as many as its type says; a tensor may have none."""
     if any(n < 0 for n in tensor.dims):
         raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has dimensions {list(tensor.dims)}")

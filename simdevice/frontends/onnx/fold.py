@@ -11,27 +11,31 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import SMALL, Value
 
-__all__ = ["NEVER_FOLDED", "constant_of", "evaluate", "is_foldable", "of_shape"]
+__all__ = ["NEVER_FOLDED", "QUESTIONS", "constant_of", "evaluate", "is_foldable", "of_shape"]
 
 Array = NDArray[Any]
 
 NEVER_FOLDED = frozenset(
     (
-        *("Bernoulli", "DequantizeLinear", "Multinomial"),
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *("com.microsoft.DequantizeLinear", "onnx.Bernoulli", "onnx.DequantizeLinear", "onnx.Multinomial"),
+        *("onnx.RandomNormal", "onnx.RandomNormalLike", "onnx.RandomUniform", "onnx.RandomUniformLike"),
     )
 )
 """Draws differ at every run; a dequantised weight stays quantised, because kernels take it so."""
 
+QUESTIONS = frozenset(("onnx.Shape", "onnx.Size"))
+"""Operators that ask for a shape, and read no element."""
+
 
 def is_foldable(node: NodeProto, inputs: Sequence[Value | None]) -> bool:
     """Whether a runtime computes this node once, at load."""
-    if node.op_type in NEVER_FOLDED:
+    name = canonical_name(node)
+    if name in NEVER_FOLDED:
         return False
-    if node.op_type == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
+    if name == "onnx.Dropout" and len(inputs) > 2 and inputs[2] is not None:
         return False
     return all(value is None or value.constant for value in inputs)
 
@@ -46,9 +50,9 @@ def evaluate(node: NodeProto, inputs: Sequence[Value | None], opsets: Mapping[st
     if sum(a.size for a in arrays if a is not None) > SMALL:
         return None
     try:
-        quick = _QUICK.get(node.op_type) if not node.domain else None
-        found = quick(node, *arrays) if quick is not None and all(a is not None for a in arrays) else None
-        results = [np.asarray(found)] if found is not None else _reference(node, arrays, opsets)
+        quick = _QUICK.get(canonical_name(node))
+        quick_result = quick(node, *arrays) if quick is not None and all(a is not None for a in arrays) else None
+        results = [np.asarray(quick_result)] if quick_result is not None else _reference(node, arrays, opsets)
     except Exception:  # contents are a convenience: what can't be computed is unknown
         return None
     return results if all(isinstance(r, np.ndarray) and r.size <= SMALL for r in results) else None
@@ -60,10 +64,10 @@ def _reference(node: NodeProto, arrays: Sequence[Array | None], opsets: Mapping[
 
     if node.op_type in ("ConstantOfShape", "Expand", "Tile") and arrays and _too_large(node, arrays):
         raise MemoryError
-    given = {name: array for name, array in zip(node.input, arrays, strict=False) if array is not None}
+    feeds = {name: array for name, array in zip(node.input, arrays, strict=False) if array is not None}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy about the values, which are not ours
-        results: list[Any] = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, given)  # type: ignore[assignment]
+        results: list[Any] = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, feeds)  # type: ignore[assignment]
     return [np.asarray(r) if not isinstance(r, list) else r for r in results]
 
 
@@ -78,13 +82,14 @@ def _too_large(node: NodeProto, arrays: Sequence[Array | None]) -> bool:
 
 
 def _divide(a: Array, b: Array) -> Array | None:
-    """ONNX divides integers towards zero."""
+    """ONNX divides integers towards zero; numpy downwards, which differs where a negative quotient isn't whole."""
     if a.dtype.kind in "iu":
         if not np.all(b):
             return None
-        quotient = np.abs(a) // np.abs(b)
-        signed: Array = (quotient * np.sign(a) * np.sign(b)).astype(a.dtype)
-        return signed
+        with np.errstate(all="ignore"):  # the lowest number by -1 doesn't fit, in a runtime neither
+            quotient = np.floor_divide(a, b)
+            is_below = ((a < 0) != (b < 0)) & (quotient * b != a)
+            return np.asarray(quotient + is_below.astype(a.dtype)).astype(a.dtype)
     with np.errstate(all="ignore"):
         return np.asarray(a / b).astype(a.dtype)
 
@@ -104,27 +109,27 @@ def _gather(node: NodeProto, a: Array, indices: Array) -> Array:
 
 def _unsqueeze(node: NodeProto, a: Array, axes: Array | None = None) -> Array:
     """Axes are an attribute up to version 11."""
-    given = attribute(node, "axes") if axes is None else axes
-    return np.expand_dims(a, tuple(int(n) for n in np.atleast_1d(given)))
+    chosen = attribute(node, "axes") if axes is None else axes
+    return np.expand_dims(a, tuple(int(n) for n in np.atleast_1d(chosen)))
 
 
 def _squeeze(node: NodeProto, a: Array, axes: Array | None = None) -> Array:
-    given = attribute(node, "axes") if axes is None else axes
-    return np.squeeze(a, None if given is None else tuple(int(n) for n in np.atleast_1d(given)))
+    chosen = attribute(node, "axes") if axes is None else axes
+    return np.squeeze(a, None if chosen is None else tuple(int(n) for n in np.atleast_1d(chosen)))
 
 
 _QUICK: dict[str, Callable[..., Any]] = {
-    "Add": lambda node, a, b: np.add(a, b),
-    "Cast": _cast,
-    "Concat": _concat,
-    "Div": lambda node, a, b: _divide(a, b),
-    "Equal": lambda node, a, b: np.equal(a, b),
-    "Gather": _gather,
-    "Identity": lambda node, a: a,
-    "Mul": lambda node, a, b: np.multiply(a, b),
-    "Squeeze": _squeeze,
-    "Sub": lambda node, a, b: np.subtract(a, b),
-    "Unsqueeze": _unsqueeze,
+    "onnx.Add": lambda node, a, b: np.add(a, b),
+    "onnx.Cast": _cast,
+    "onnx.Concat": _concat,
+    "onnx.Div": lambda node, a, b: _divide(a, b),
+    "onnx.Equal": lambda node, a, b: np.equal(a, b),
+    "onnx.Gather": _gather,
+    "onnx.Identity": lambda node, a: a,
+    "onnx.Mul": lambda node, a, b: np.multiply(a, b),
+    "onnx.Squeeze": _squeeze,
+    "onnx.Sub": lambda node, a, b: np.subtract(a, b),
+    "onnx.Unsqueeze": _unsqueeze,
 }
 """The reference implementation takes a millisecond per node; these are most of all shape arithmetic."""
 

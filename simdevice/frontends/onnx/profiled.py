@@ -64,21 +64,21 @@ def seeded_inputs(graph: GraphProto, shapes: Mapping[str, tuple[int, ...] | None
         CaptureError: an input that is no tensor.
     """
     random = np.random.default_rng(0)
-    made: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for value in graph.input:
         shape = shapes.get(value.name)
         if shape is None:
             raise CaptureError(f"input {value.name!r} is no tensor: give its contents to run the model")
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if value.type.tensor_type.elem_type == TensorProto.STRING:
-            made[value.name] = np.full(shape, "", object)
+            arrays[value.name] = np.full(shape, "", object)
         elif dtype.kind == "b":
-            made[value.name] = np.ones(shape, dtype)
+            arrays[value.name] = np.ones(shape, dtype)
         elif dtype.kind in "iu":
-            made[value.name] = np.zeros(shape, dtype)
+            arrays[value.name] = np.zeros(shape, dtype)
         else:
-            made[value.name] = random.standard_normal(shape).astype(dtype)
-    return made
+            arrays[value.name] = random.standard_normal(shape).astype(dtype)
+    return arrays
 
 
 def run(model: ModelProto, inputs: Mapping[str, NDArray[Any]], path: str | None) -> Profile:
@@ -109,7 +109,7 @@ def run(model: ModelProto, inputs: Mapping[str, NDArray[Any]], path: str | None)
         options.profile_file_prefix = os.path.join(folder, "profile")
         try:
             session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-            _execute(session, model.graph, dict(inputs))
+            _execute(session, model.graph, dict(inputs), ort.OrtValue)
         except Exception as error:  # ONNX Runtime raises classes of its own per status code
             raise CaptureError(f"ONNX Runtime can't run {path or 'the model'}: {one_line(error)}") from None
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
@@ -127,20 +127,18 @@ _FOREIGN = {
 """Element types that ONNX Runtime takes from no numpy array, and what their bits look like."""
 
 
-def _execute(session: Any, graph: GraphProto, inputs: dict[str, Any]) -> None:
-    """Run once. Types that numpy doesn't know go in and come out as values of ONNX Runtime's own."""
+def _execute(session: Any, graph: GraphProto, inputs: dict[str, Any], values: Any) -> None:
+    """Run once. Types that numpy doesn't know go in and come out as `values` of ONNX Runtime's own."""
     types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output)}
     if not any(t in _FOREIGN for t in types.values()) or not all(isinstance(a, np.ndarray) for a in inputs.values()):
         session.run(None, inputs)
         return
-    from onnxruntime import OrtValue
-
     session.run_with_ort_values(
         None,
         {
-            name: OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(_FOREIGN[types[name]]), types[name])
+            name: values.ortvalue_from_numpy_with_onnx_type(array.view(_FOREIGN[types[name]]), types[name])
             if types[name] in _FOREIGN
-            else OrtValue.ortvalue_from_numpy(array)
+            else values.ortvalue_from_numpy(array)
             for name, array in inputs.items()
         },
     )
@@ -153,7 +151,7 @@ def _read(events: list[dict[str, Any]]) -> dict[str, list[Seen]]:
         args = event.get("args", {})
         if event.get("cat") == "Node" and event["name"].endswith(suffix) and "output_type_shape" in args:
             seen[event["name"].removesuffix(suffix)].append((event["ts"], _shapes(args["output_type_shape"])))
-    return {name: [shapes for _, shapes in sorted(found, key=lambda f: f[0])] for name, found in seen.items()}
+    return {name: [shapes for _, shapes in sorted(entries, key=lambda f: f[0])] for name, entries in seen.items()}
 
 
 def _shapes(entries: list[dict[str, list[int]]]) -> Seen:

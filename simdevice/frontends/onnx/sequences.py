@@ -9,7 +9,7 @@ import numpy as np
 from onnx import NodeProto, TypeProto, ValueInfoProto
 
 from simdevice.errors import SpecError
-from simdevice.frontends.onnx.contrib_shapes import attribute
+from simdevice.frontends.onnx.nodes import attribute, canonical_name
 from simdevice.frontends.onnx.values import Value, dtype_name, number_of, of_array, sequence, shape_of
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ Handler = Callable[["GraphWalker", NodeProto, Inputs], list[Value]]
 
 def handles(node: NodeProto, inputs: Inputs) -> bool:
     """Whether this module takes the node."""
-    if node.op_type == "Identity" and inputs and inputs[0] is not None:
+    if canonical_name(node) == "onnx.Identity" and inputs and inputs[0] is not None:
         return inputs[0].is_sequence
-    return not node.domain and node.op_type in _HANDLERS
+    return canonical_name(node) in _HANDLERS
 
 
 def take(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
     """Move what the node holds; gives its outputs."""
-    return _HANDLERS[node.op_type](walker, node, inputs)
+    return _HANDLERS[canonical_name(node)](walker, node, inputs)
 
 
-def contents(proto: TypeProto, given: Any) -> Any:
+def contents(proto: TypeProto, held: Any) -> Any:
     """What was given for an input: an array; a list of them for a sequence; None for an empty optional.
 
     Raises:
@@ -41,32 +41,30 @@ def contents(proto: TypeProto, given: Any) -> Any:
     """
     try:
         if proto.HasField("sequence_type"):
-            return [contents(proto.sequence_type.elem_type, item) for item in given]
+            return [contents(proto.sequence_type.elem_type, item) for item in held]
         if proto.HasField("optional_type"):
-            return None if given is None else contents(proto.optional_type.elem_type, given)
-        return np.asarray(given)
+            return None if held is None else contents(proto.optional_type.elem_type, held)
+        return np.asarray(held)
     except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"expected an array for each tensor of an input, got {type(given).__name__} ({error})"
-        ) from None
+        raise SpecError(f"expected an array for each tensor of an input, got {type(held).__name__} ({error})") from None
 
 
-def held_by(proto: ValueInfoProto, given: Mapping[str, Any], storage: Callable[[], int]) -> Value:
+def held_by(proto: ValueInfoProto, inputs: Mapping[str, Any], storage: Callable[[], int]) -> Value:
     """An input that is no tensor, with what it holds where that was given."""
-    if proto.name in given:
-        return _holding(proto.type, given[proto.name], storage)
+    if proto.name in inputs:
+        return _holding(proto.type, inputs[proto.name], storage)
     value = sequence(None, f"input {proto.name!r} is no tensor")
     value.proto = proto.type
     return value
 
 
-def _holding(proto: TypeProto, given: Any, storage: Callable[[], int]) -> Value:
+def _holding(proto: TypeProto, held: Any, storage: Callable[[], int]) -> Value:
     if proto.HasField("sequence_type"):
-        value = sequence([_holding(proto.sequence_type.elem_type, item, storage) for item in given])
+        value = sequence([_holding(proto.sequence_type.elem_type, item, storage) for item in held])
     elif proto.HasField("optional_type"):
-        value = sequence([] if given is None else [_holding(proto.optional_type.elem_type, given, storage)])
+        value = sequence([] if held is None else [_holding(proto.optional_type.elem_type, held, storage)])
     else:
-        return of_array(given, storage())
+        return of_array(held, storage())
     value.proto = proto
     return value
 
@@ -140,12 +138,14 @@ def _split(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
         step = max(number_of(sizes) or 1, 1)
         parts = [min(step, length - i) for i in range(0, length, step)]
     tail = source.shape[axis + 1 :]
-    made = [
+    slices = [
         walker.fresh((*source.shape[:axis], *((n,) if keeps else ()), *tail), source.dtype, constant=source.constant)
         for n in parts
     ]
-    out = sequence(made)
-    if not source.constant:
+    out = sequence(slices)
+    if source.constant:
+        walker.emitter.mark("folded")
+    else:
         walker.emit(node, inputs, [out])
     return [out]
 
@@ -199,16 +199,16 @@ def _has(walker: GraphWalker, node: NodeProto, inputs: Inputs) -> list[Value]:
 
 
 _HANDLERS: dict[str, Handler] = {
-    "ConcatFromSequence": _concat,
-    "Identity": _identity,
-    "Optional": _optional,
-    "OptionalGetElement": _element,
-    "OptionalHasElement": _has,
-    "SequenceAt": _at,
-    "SequenceConstruct": _construct,
-    "SequenceEmpty": _empty,
-    "SequenceErase": _erase,
-    "SequenceInsert": _insert,
-    "SequenceLength": _length,
-    "SplitToSequence": _split,
+    "onnx.ConcatFromSequence": _concat,
+    "onnx.Identity": _identity,
+    "onnx.Optional": _optional,
+    "onnx.OptionalGetElement": _element,
+    "onnx.OptionalHasElement": _has,
+    "onnx.SequenceAt": _at,
+    "onnx.SequenceConstruct": _construct,
+    "onnx.SequenceEmpty": _empty,
+    "onnx.SequenceErase": _erase,
+    "onnx.SequenceInsert": _insert,
+    "onnx.SequenceLength": _length,
+    "onnx.SplitToSequence": _split,
 }

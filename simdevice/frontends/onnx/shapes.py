@@ -8,7 +8,9 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TypeProto, defs, helper, numpy_helper, shape_inference
 
-from simdevice.frontends.onnx import contrib_shapes, ml_shapes
+from simdevice.frontends.onnx.nodes import canonical_name, domain_of
+from simdevice.frontends.onnx.operators import Contributed, asked, known
+from simdevice.frontends.onnx.operators.base import Results
 from simdevice.frontends.onnx.values import Value, elem_type, number_of
 
 __all__ = ["Schemas", "infer"]
@@ -29,8 +31,8 @@ class Schemas:
         """The schema, or None for an operator that onnx doesn't know."""
         key = (node.domain, node.op_type)
         if key not in self._known:
-            domain = "" if node.domain == "ai.onnx" else node.domain
-            version = self.opsets.get(node.domain, self.opsets.get(domain, 0))
+            domain = domain_of(node)
+            version = self.opsets.get(domain, self.opsets.get(node.domain, 0))
             try:
                 self._known[key] = defs.get_schema(node.op_type, version, domain)
             except defs.SchemaError:
@@ -40,10 +42,12 @@ class Schemas:
 
 def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> tuple[list[TypeProto | None], str]:
     """One type per output (None: nothing is known) and, where some shape is open, why."""
-    schema = schemas.of(node)
+    schema, operator = schemas.of(node), known(node)
+    if schema is None and operator is not None and operator.twin:
+        return _as_twin(node, inputs, schemas, operator)
+    told = asked(operator.rule, node, inputs) if operator is not None and operator.rule is not None else None
     if schema is None:
-        found = contrib_shapes.infer(node, inputs, schemas)
-        return (found, "") if found is not None else ([None] * len(node.output), NO_SHAPE_RULE)
+        return _merged([None] * len(node.output), told), "" if told is not None else NO_SHAPE_RULE
     types = {n: v.type_proto() for n, v in zip(node.input, inputs, strict=False) if v is not None}
     data = {
         n: numpy_helper.from_array(v.data, n)
@@ -56,24 +60,49 @@ def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> 
         )
     except Exception as error:  # raised from C++ under several classes
         return [None] * len(node.output), _said(error)
-    found = [inferred.get(name) for name in node.output]
-    repair = _REPAIRS.get(node.op_type) if not node.domain else None
-    if node.domain == ml_shapes.DOMAIN:
-        repair = ml_shapes.repair
+    protos = [inferred.get(name) for name in node.output]
+    repair = _REPAIRS.get(canonical_name(node))
     if repair is not None:
-        repair(node, inputs, found)
-    return found, DATA_DECIDES
+        repair(node, inputs, protos)
+    return _merged(protos, told), DATA_DECIDES
 
 
-def _like_first(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+def _merged(protos: list[TypeProto | None], told: Results | None) -> list[TypeProto | None]:
+    """What a rule tells counts; outputs that it doesn't name stay as they were inferred."""
+    sure = [helper.make_tensor_type_proto(elem_type(dtype), shape) for shape, dtype in told or ()]
+    return [*sure[: len(protos)], *protos[len(sure) :]]
+
+
+def _as_twin(
+    node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas, operator: Contributed
+) -> tuple[list[TypeProto | None], str]:
+    """The same inputs through a default operator of which this is a fused or quantised form."""
+    twin = NodeProto()
+    twin.CopyFrom(node)
+    chosen = [i for i in operator.twin_inputs if i < len(node.input)]
+    twin.op_type, twin.domain = operator.twin, ""
+    del twin.input[:]
+    twin.input.extend(node.input[i] for i in chosen)
+    plain = schemas.of(twin)
+    if plain is None:
+        return [None] * len(node.output), NO_SHAPE_RULE
+    own = [a for a in node.attribute if a.name in plain.attributes]
+    del twin.attribute[:]
+    twin.attribute.extend(own)
+    del twin.output[len(plain.outputs) :]
+    protos, reason = infer(twin, [inputs[i] for i in chosen], schemas)
+    return protos + [None] * (len(node.output) - len(protos)), reason
+
+
+def _like_first(node: NodeProto, inputs: Sequence[Value | None], protos: list[TypeProto | None]) -> None:
     """No inference of its own (onnx 1.23): the result is like the first input."""
     if inputs[0] is not None and inputs[0].resolved:
-        found[0] = inputs[0].type_proto()
+        protos[0] = inputs[0].type_proto()
 
 
-def _stft(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+def _stft(node: NodeProto, inputs: Sequence[Value | None], protos: list[TypeProto | None]) -> None:
     """Its inference takes onesided=0 for the default (onnx 1.23); the operator's default is 1."""
-    told = found[0]
+    told = protos[0]
     if told is None or any(a.name == "onesided" for a in node.attribute) or len(told.tensor_type.shape.dim) != 4:
         return
     bins = told.tensor_type.shape.dim[2]
@@ -85,18 +114,18 @@ def _stft(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto
         bins.dim_value = length // 2 + 1
 
 
-def _max_unpool(node: NodeProto, inputs: Sequence[Value | None], found: list[TypeProto | None]) -> None:
+def _max_unpool(node: NodeProto, inputs: Sequence[Value | None], protos: list[TypeProto | None]) -> None:
     """Its inference passes over a given output shape (onnx 1.23)."""
     shape = inputs[2] if len(inputs) > 2 else None
     if shape is not None and shape.data is not None and inputs[0] is not None:
-        found[0] = helper.make_tensor_type_proto(elem_type(inputs[0].dtype), [int(n) for n in shape.data])
+        protos[0] = helper.make_tensor_type_proto(elem_type(inputs[0].dtype), [int(n) for n in shape.data])
 
 
 _REPAIRS: dict[str, Callable[[NodeProto, Sequence[Value | None], list[TypeProto | None]], None]] = {
-    "GroupNormalization": _like_first,
-    "MaxUnpool": _max_unpool,
-    "MeanVarianceNormalization": _like_first,
-    "STFT": _stft,
+    "onnx.GroupNormalization": _like_first,
+    "onnx.MaxUnpool": _max_unpool,
+    "onnx.MeanVarianceNormalization": _like_first,
+    "onnx.STFT": _stft,
 }
 """Where ONNX's own inference is missing or wrong."""
 

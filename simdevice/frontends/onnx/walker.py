@@ -14,20 +14,16 @@ from simdevice.costs.onnx.unknown import UNKNOWN
 from simdevice.errors import CaptureError, SimdeviceError
 from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
-from simdevice.frontends.onnx import fold, shapes
-from simdevice.frontends.onnx.files import read
+from simdevice.frontends.onnx import control, fold, sequences, shapes
+from simdevice.frontends.onnx.nodes import canonical_name, executed, scope_of
+from simdevice.frontends.onnx.operators import known
 from simdevice.frontends.onnx.profiled import Profile
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
 
-__all__ = ["Environment", "GraphWalker", "canonical_name"]
+__all__ = ["Environment", "GraphWalker"]
 
 Environment = MutableMapping[str, Value]
-
-
-def canonical_name(node: NodeProto) -> str:
-    """`onnx.MatMul`, or `com.microsoft.FusedMatMul` for another domain."""
-    return f"onnx.{node.op_type}" if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
 class GraphWalker:
@@ -42,7 +38,8 @@ class GraphWalker:
 
     `profile` holds what one run saw; where it saw a node, its shapes count. `constants_are_weights`: of a file
     of unknown make everything stored is a weight; of our own export only parameters are. `declared` gives the types
-    that the file states, where a node doesn't tell; `used` the names that some node or result reads.
+    that the file states, where a node doesn't tell; `used` the names that some node or result reads; `numbers` a node's
+    place among all, by its name.
     """
 
     def __init__(
@@ -55,11 +52,12 @@ class GraphWalker:
         scopes: bool = True,
         declared: Callable[[], Mapping[str, TypeProto]] = dict,
         used: Collection[str] = (),
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
         self.emitter, self.schemas, self.profile = emitter, schemas, profile
         self._declared, self._used = declared, used
         self._constants_are_weights = constants_are_weights
-        self._scopes = scopes
+        self._scopes, self._numbers = scopes, numbers or {}
         self.turns = 0
         """Turns of loops walked so far."""
         self._needed: dict[int, tuple[GraphProto, list[NodeProto]]] = {}  # a kept graph keeps its id
@@ -80,16 +78,16 @@ class GraphWalker:
         for sparse in graph.sparse_initializer:
             own[sparse.values.name] = self._sparse(sparse)
         for node in self._executed(graph):
-            self.node(node, env)
+            with self.emitter.at(self._numbers.get(node.name, -1)):
+                self.node(node, env)
         return [env[o.name] if o.name in env else Value(reason="it is never computed") for o in graph.output]
 
     def node(self, node: NodeProto, env: Environment) -> None:
         """Take one node: bind its outputs, and emit a row unless it is folded or free of shape."""
-        from simdevice.frontends.onnx import control, sequences  # they walk back into this class
-
         inputs = [_found(name, env) if name else None for name in node.input]
         try:
-            if node.op_type == "Constant" and not node.domain:
+            if canonical_name(node) == "onnx.Constant":
+                self.emitter.mark("folded")
                 outputs = [self._constant(node)]
             elif control.handles(node):
                 outputs = control.take(self, node, inputs, env)
@@ -120,9 +118,9 @@ class GraphWalker:
 
     def _operator(self, node: NodeProto, inputs: list[Value | None]) -> list[Value]:
         outputs = self.types(node, inputs)
-        if fold.is_foldable(node, inputs) or node.op_type in ("Shape", "Size"):
+        if fold.is_foldable(node, inputs) or canonical_name(node) in fold.QUESTIONS:
             return self._folded(node, inputs, outputs)
-        if inputs and node.op_type not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
+        if inputs and canonical_name(node) not in fold.NEVER_FOLDED:  # contents of a given input, a loop's counter
             self._fill(outputs, fold.evaluate(node, inputs, self.schemas.opsets))
         self.emit(node, inputs, outputs)
         return outputs
@@ -130,8 +128,8 @@ class GraphWalker:
     def _fill(self, outputs: list[Value], arrays: Sequence[NDArray[Any]] | None) -> None:
         """Known contents also tell a shape."""
         for value, array in zip(outputs, arrays or (), strict=False):
-            found = of_array(array, value.storage)
-            value.shape, value.dtype, value.data = found.shape, found.dtype or value.dtype, found.data
+            known = of_array(array, value.storage)
+            value.shape, value.dtype, value.data = known.shape, known.dtype or value.dtype, known.data
 
     def types(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
         """The node's outputs with their shapes; without one where none is to be had."""
@@ -165,7 +163,7 @@ class GraphWalker:
 
     def _folded(self, node: NodeProto, inputs: Sequence[Value | None], outputs: list[Value]) -> list[Value]:
         """Constants; contents where they are small, an unresolved shape where only they would tell it."""
-        asks_shape = node.op_type in ("Shape", "Size")
+        asks_shape = canonical_name(node) in fold.QUESTIONS
         source = inputs[0].shape if asks_shape and inputs[0] is not None else None
         known = fold.of_shape(node, source) if source is not None else None
         arrays = known or fold.evaluate(node, inputs, self.schemas.opsets)
@@ -173,11 +171,12 @@ class GraphWalker:
         self._fill(outputs, arrays)
         for value in outputs:
             value.constant, value.is_weight = not asks_shape or value.resolved, is_weight
+        self.emitter.mark("folded" if all(value.constant for value in outputs) else "free")
         return outputs
 
     def emit(self, node: NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None:
         """One row. A free operator's result is its first input's storage."""
-        name, scope = canonical_name(node), self._scope(node)
+        name, scope = canonical_name(node), scope_of(node) if self._scopes else ""
         formal, reads = self._reads(node, inputs)
         pairs = [(o, t) for o, value in zip(node.output, outputs, strict=False) if o for t in tensors_of(value)]
         named = [t for o, t in pairs if t.resolved or o in self._used or o == node.output[0]]  # no mask nobody wants
@@ -212,7 +211,7 @@ class GraphWalker:
 
     def _reads(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[list[str], list[Value]]:
         """The tensors a node reads with their formal names; parameters whose contents are known are none."""
-        parameters = PARAMETERS.get(node.op_type, {}) if not node.domain else {}
+        parameters = PARAMETERS.get(canonical_name(node), {})
         formal, reads = [], []
         for index, value in enumerate(inputs):
             if value is None or (index in parameters and value.data is not None):
@@ -225,8 +224,11 @@ class GraphWalker:
     def _formal(self, node: NodeProto, index: int) -> str:
         schema = self.schemas.of(node)
         if schema is None or not schema.inputs:
-            names = FORMAL.get(node.op_type, ())
-            return names[min(index, len(names) - 1)] if names else str(index)
+            operator = known(node)
+            return operator.formal(index) if operator is not None else str(index)
+        is_variadic = schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+        if index >= len(schema.inputs) and not is_variadic:  # a damaged file's input is nobody's
+            return str(index)
         name: str = schema.inputs[min(index, len(schema.inputs) - 1)].name
         return name
 
@@ -237,79 +239,34 @@ class GraphWalker:
         declared = self.emitter.costs.attributes(name)
         if not declared:
             return ()
-        found: dict[str, Any] = {"given": tuple(formal)}
+        values: dict[str, Any] = {"given": tuple(formal)}
         schema: defs.OpSchema | None = self.schemas.of(node)
         for a in node.attribute:
             if a.name in declared:
-                found[a.name] = _plain(helper.get_attribute_value(a))
-        for index, parameter in (PARAMETERS.get(node.op_type, {}) if not node.domain else {}).items():
+                values[a.name] = _plain(helper.get_attribute_value(a))
+        for index, parameter in PARAMETERS.get(name, {}).items():
             value = inputs[index] if index < len(inputs) else None
             if parameter in declared and value is not None and value.data is not None:
-                found[parameter] = _plain(value.data.tolist())
+                values[parameter] = _plain(value.data.tolist())
         out = []
         for key in declared:
-            if key not in found and schema is not None and key in schema.attributes:
+            if key not in values and schema is not None and key in schema.attributes:
                 default = schema.attributes[key].default_value
                 if default.type != AttributeProto.UNDEFINED:
-                    found[key] = _plain(helper.get_attribute_value(default))
-            out.append((key, found.get(key)))
+                    values[key] = _plain(helper.get_attribute_value(default))
+            out.append((key, values.get(key)))
         return tuple(out)
-
-    def _scope(self, node: NodeProto) -> str:
-        """Where the exporter says the node is from: its own note of module names, else the path in the node's name."""
-        if not self._scopes:
-            return ""
-        for entry in node.metadata_props:
-            if entry.key == "pkg.torch.onnx.name_scopes":
-                names = [part.strip(" '\"") for part in entry.value.strip("[]").split(",")]
-                return names[-2] if len(names) > 1 else ""
-        return ".".join(part for part in node.name.split("/")[:-1] if part)
 
     def _executed(self, graph: GraphProto) -> list[NodeProto]:
         """The nodes that some output of the graph needs, in order."""
         known = self._needed.get(id(graph))
         if known is None:
-            kept: list[NodeProto] = []
-            wanted = {o.name for o in graph.output}
-            for node in reversed(graph.node):
-                if wanted.intersection(node.output):
-                    kept.append(node)
-                    wanted |= read(node)
-            known = self._needed[id(graph)] = (graph, kept[::-1])
+            known = self._needed[id(graph)] = (graph, executed(graph))
         return known[1]
 
 
 _REFUSED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 """What a cost rule raises on tensors that its operator doesn't take."""
-
-FORMAL: dict[str, tuple[str, ...]] = {
-    "Conv": ("X", "W", "B", "Sum"),
-    "Attention": ("input", "weights", "bias", "mask_index", "past", "attention_bias", "past_sequence_length"),
-    "CausalConvWithState": ("input", "weight", "bias", "past_state"),
-    "DynamicQuantizeLSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale"),
-    "DynamicQuantizeMatMul": ("A", "B", "b_scale", "b_zero_point", "bias"),
-    "EmbedLayerNormalization": (
-        *("input_ids", "segment_ids", "word_embedding", "position_embedding", "segment_embedding"),
-        *("gamma", "beta", "mask", "position_ids"),
-    ),
-    "FusedConv": ("X", "W", "B", "Z"),
-    "GroupQueryAttention": ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length"),
-    "MatMulIntegerToFloat": ("A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"),
-    "MatMulNBits": ("A", "B", "scales", "zero_points", "g_idx", "bias"),
-    "MultiHeadAttention": (
-        *("query", "key", "value", "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"),
-    ),
-    "NhwcFusedConv": ("X", "W", "B", "Z"),
-    "QAttention": (
-        *("input", "weight", "bias", "input_scale", "weight_scale", "mask_index", "input_zero_point"),
-        *("weight_zero_point", "past"),
-    ),
-    "QGemm": ("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"),
-    "SkipGroupNorm": ("X", "gamma", "beta", "skip", "bias"),
-    "SkipLayerNormalization": ("input", "skip", "gamma", "beta", "bias"),
-    "SkipSimplifiedLayerNormalization": ("input", "skip", "gamma", "bias"),
-}
-"""Formal names of operators that onnx has no schema for, where a cost rule asks which inputs were given."""
 
 
 def _found(name: str, env: Environment) -> Value:
