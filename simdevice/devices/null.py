@@ -14,12 +14,15 @@ from simdevice.records import OpTable, Rows, Run, Trace
 __all__ = ["NullDevice"]
 
 
+NO_LIMIT = 2**63 - 1
+
+
 class NullDevice(Device):
     """Every row starts and ends at zero."""
 
     def __init__(self, spec: NullSpec | None = None) -> None:
         self.spec = NullSpec(name="null") if spec is None else spec
-        self.name, self.memory_capacity_bytes = self.spec.name, self.spec.memory_capacity_bytes
+        self.name, self.memory_capacity_bytes = self.spec.name, NO_LIMIT
 
     @classmethod
     def of(cls, spec: NullSpec, *, engine: Any, fused: bool) -> NullDevice:

@@ -49,7 +49,8 @@ def link_names() -> list[str]:
 
 
 def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
-    """A device by name, by the path of a YAML file, or as it is; `overrides` replace single fields.
+    """A device by name, by the path of a YAML file, or as it is; `overrides` replace single fields. "null" is the
+    machine on which nothing takes time.
 
     Raises:
         UnknownNameError: no preset of that name.
@@ -57,6 +58,8 @@ def load(device: str | Path | DeviceSpec, **overrides: object) -> DeviceSpec:
     """
     if isinstance(device, DeviceSpec):
         return device.replace(**overrides)
+    if device == "null":
+        return NullSpec(name="null").replace(**overrides)
     path = _find("accelerators", "device", device)
     fields, lines = _read(path)
     kind = fields.get("kind")

@@ -209,7 +209,7 @@ class NullSpec(Spec):
     """A machine on which nothing takes time: for questions that need none, such as what an operator costs."""
 
     kind: Literal["null"] = "null"
-    memory_capacity_bytes: Bytes = 2**63 - 1
+    memory_capacity_bytes: None = None
 
 
 DeviceSpec = RooflineSpec | AcceleratorSpec | OffloadSpec | NullSpec

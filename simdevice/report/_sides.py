@@ -10,6 +10,6 @@ from simdevice.records import SIDES, Run
 __all__ = ["SIDES", "sides"]
 
 
-def sides(run: Run) -> NDArray[np.uint8] | None:
+def sides(run: Run) -> NDArray[np.int64] | None:
     """Per row an index into SIDES; None where there is no host."""
-    return run.side if run.crossings else None
+    return run.side.astype(np.int64) if run.crossings else None

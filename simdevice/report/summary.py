@@ -75,7 +75,7 @@ def summarise(run: Run) -> Summary:
         bytes_written=total.bytes_written,
         weight_bytes=total.weight_bytes,
         peak_live_bytes=liveness(trace).peak_bytes,
-        memory_capacity_bytes=getattr(run.spec, "memory_capacity_bytes", None),
+        memory_capacity_bytes=run.spec.memory_capacity_bytes,
         utilisation={r: run.bounds_ps[r] / makespan for r in RESOURCES if run.bounds_ps.get(r)},
         bounds_s={name: ps / PS_PER_S for name, ps in run.bounds_ps.items()},
     )

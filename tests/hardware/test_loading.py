@@ -149,7 +149,10 @@ def test_a_file_is_named_by_itself_unless_it_says_otherwise(tmp_path):
         (GOOD.replace("link", "links"), ":5: unknown field 'links': did you mean 'link'?"),
         (GOOD.replace("link: pcie5-x16\n", ""), ": field 'link' is missing"),
         (GOOD + "link: nvlink4\n", ":6: field 'link' is given twice, first on line 5"),
-        (GOOD.replace("kind: roofline\n", ""), ":1: field 'kind' is missing: expected one of accelerator, roofline"),
+        (
+            GOOD.replace("kind: roofline\n", ""),
+            ":1: field 'kind' is missing: expected one of accelerator, null, offload, roofline",
+        ),
         (GOOD.replace("kind: roofline", "kind: rooflin"), ":1: field 'kind' is 'rooflin': did you mean 'roofline'?"),
         ("kind: [roofline\nlink: x", ":2: not YAML: expected ',' or ']', but got ':'"),
         ("- a\n- b\n", ": expected 'field: value' lines, got list"),
