@@ -203,3 +203,31 @@ def test_four_bit_weights_have_their_size() -> None:
     weight = t(64, 32, dtype="int4", weight=True)
     found = cost("DequantizeLinear", [weight, t(32, weight=True)], [t(64, 32)], axis=1)
     assert (found.flops, found.weight_bytes) == (2048, 1024 + 128)
+
+
+@pytest.mark.parametrize(("past", "keys"), [(64, 64), (2, 4)])
+def test_a_cache_as_long_as_it_may_get_bounds_the_keys_and_so_do_new_ones(past: int, keys: int) -> None:
+    # 2 query heads over 1 key head of 8; 4 queries: 2 x 4 x keys scores of 2 x (8 + 8) + 5
+    inputs = [t(1, 4, 16), t(1, 4, 8), t(1, 4, 8), t(1, 1, past, 8), t(1, 1, past, 8)]
+    names = ("query", "key", "value", "past_key", "past_value")
+    found = cost("com.microsoft.GroupQueryAttention", inputs, [t(1, 4, 16)], given=names, num_heads=2, kv_num_heads=1)
+    assert found.flops == 2 * 4 * keys * 37
+
+
+def test_keys_of_an_attention_with_a_cache_are_past_and_present() -> None:
+    # 3 past and 5 new keys: 1 x 2 x 5 x 8 scores of 2 x (4 + 4) + 5
+    inputs = [t(1, 2, 5, 4), t(1, 2, 5, 4), t(1, 2, 5, 4), t(1, 2, 3, 4), t(1, 2, 3, 4)]
+    names = ("Q", "K", "V", "past_key", "past_value")
+    assert cost("Attention", inputs, [t(1, 2, 5, 4)], given=names).flops == 2 * 5 * 8 * 21
+
+
+def test_a_filter_widened_by_a_ratio_that_does_not_divide_counts_the_part_of_a_tap() -> None:
+    # 10 places to 4: a linear filter of 2 taps is 2 x 10 / 4 = 5 wide; to 3 it is 6.67, so 7
+    for after, taps in ((4, 5), (3, 7)):
+        found = cost("Resize", [t(1, 1, 10)], [t(1, 1, after)], mode="linear", antialias=1)
+        assert found.flops == 2 * taps * after
+    # enlarging widens nothing
+    assert cost("Resize", [t(1, 1, 3)], [t(1, 1, 10)], mode="linear", antialias=1).flops == 2 * 2 * 10
+    # PyTorch's: 7 columns to 4: 2 x 7 / 4 = 3.5, so 4 taps, first along rows of 5, then 5 rows to 3: 3.33, so 4
+    found = cost("aten._upsample_bilinear2d_aa", [t(1, 1, 5, 7)], [t(1, 1, 3, 4)])
+    assert found.flops == 2 * (5 * 4 * 4 + 3 * 4 * 4)

@@ -234,3 +234,9 @@ def test_no_schedule_beats_the_bounds_of_its_tiles(rows: list) -> None:
     assert sum(run.stalls.values()) == run.makespan_ps
     assert run.busy_ps.sum() + run.stalls["store_tail"] == run.makespan_ps
     assert (run.start_ps <= run.end_ps).all()
+
+
+def test_the_memory_bound_counts_what_is_stored_too() -> None:
+    run = get("edge-npu").run(made((ADD, (0, 1, 2))))
+    # 2 x 51,200 bytes in, 51,200 out, over 25.6 GB/s
+    assert run.bounds_ps["memory"] == 153_600 * 10**12 // 25_600_000_000 == 6_000_000

@@ -334,3 +334,32 @@ def test_todays_stream_is_never_slower_than_the_published_one(phase: str, link: 
     found, were = table(today(phase), link), PUBLISHED_MS[phase, link]
     print(f"{phase}, {link}: published {were}, recorded {TODAY_MS[phase, link]}, now {[round(ms, 2) for ms in found]}")
     assert all(0.85 * was < ms < was + 0.005 for ms, was in zip(found, were, strict=True))
+
+
+def test_a_partial_write_leaves_a_storage_as_large_as_it_is() -> None:
+    """A product fills storage 2; halves of it are added in place on the host; all of it crosses back."""
+    run = offload("matmul").run(made((MM, (0, 1, 2)), (ADD_HALVES, (2, 2, 2)), (MM, (2, 1, 3))))
+    # there and back: 1,024 bytes each way
+    assert [(c.direction, c.count, c.moved_bytes) for c in run.crossings] == [
+        ("to device", 1, 1_024),
+        ("to host", 1, 1_024),
+    ]
+
+
+def test_no_more_places_are_remembered_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    from simdevice.devices import offload as module
+
+    monkeypatch.setattr(module, "_REMEMBERED", 8)
+    device = offload("matmul")
+    table = OpTable(Costs())
+    session = device.open(table)
+    builder = TraceBuilder(table)
+    for storage in range(100):  # each addition leaves a result of its own on the host
+        builder.add(ADD, (0, 0, storage + 1))
+    session.submit(builder.finish(Origin("hand")).rows)
+    places = session._places
+    assert 4 <= len(places._at) <= 8
+    assert len(places._size) <= 8
+    # the newest is where it was left, the oldest where everything starts
+    assert places.at(100, is_weight=False) == module._HOST
+    assert places.at(1, is_weight=False) == module._DEVICE

@@ -203,3 +203,23 @@ def test_a_buffer_so_small_that_tiles_are_countless_is_refused(kind: type) -> No
         LoweringError, match=r"^aten\.mm\(8192x8192, 8192x8192\): it would be \d+ tiles, more than 16777216;"
     ):
         lowering(kind, trace, load("edge-npu", buffer_bytes=64)).lower(trace.rows)
+
+
+@BOTH
+def test_a_view_over_two_tensors_waits_for_the_later_of_their_writers(kind: type) -> None:
+    two = Signature("aten.view", (tensor(4, 4), tensor(4, 4)), (tensor(32),))
+    relu = Signature("aten.relu", (tensor(32),), (tensor(32),))
+    # operators 0 and 1 write storages 2 and 5; the view of both, in either order, is storage 6
+    for order in ((2, 5), (5, 2)):
+        trace = made((ADD, (0, 1, 2)), (ADD, (3, 4, 5)), (two, (*order, 6)), (relu, (6, 7)))
+        program = lowering(kind, trace).lower(trace.rows)
+        assert program.deps[program.dep_offsets[2] : program.dep_offsets[3]].tolist() == [1]
+
+
+def test_ticks_of_a_clock_that_does_not_divide_a_picosecond_are_rounded_up() -> None:
+    spec = load("edge-npu", clock_hz="700 MHz", quantise=True)
+    assert isinstance(spec, AcceleratorSpec)
+    trace = made((ADD, (0, 1, 2)))
+    program = lower(trace, spec)
+    # a tick is 1e12 / 7e8 = 1428.57 ps; 7 are 10,000 exactly
+    assert program.to_ps(np.array([0, 1, 2, 7])).tolist() == [0, 1_429, 2_858, 10_000]
