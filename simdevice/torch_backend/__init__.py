@@ -19,4 +19,12 @@ def autoload() -> None:
     backend_registration.rename_privateuse1_backend("simacc")
     torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
-    load_prebuilt()
+    module = load_prebuilt()
+    if module is not None:
+        module.set_initializer(_first_use)  # an event may be recorded before the first tensor is made
+
+
+def _first_use() -> None:
+    from simdevice.torch_backend import bootstrap
+
+    bootstrap.native()

@@ -41,31 +41,34 @@ def sources() -> list[Path]:
     return [root / "Device.cpp", root / "binding" / "Module.cpp"]
 
 
-def load_prebuilt() -> None:
-    """Load the extension that the installation or an earlier first use compiled, if there is one."""
-    path = _prebuilt() or _cached(make=False)
-    if path is not None:
-        try:
-            _load_from(path)
-        except Exception as error:
-            warnings.warn(
-                f"the simacc device could not be loaded and is off: {_first_line(error)}; "
-                "rebuild it with: pip install --no-build-isolation --force-reinstall --no-deps simdevice",
-                stacklevel=2,
-            )
+def load_prebuilt() -> ModuleType | None:
+    """The extension that the installation or an earlier first use compiled, loaded, if there is one that can be."""
+    try:
+        path = _prebuilt() or _cached(make=False)
+        return None if path is None else _load_from(path)
+    except Exception as error:  # whatever it is: `import torch` goes on
+        warnings.warn(f"the simacc device could not be loaded and is off: {_advice(error)}", stacklevel=2)
+        return None
 
 
 def load() -> ModuleType:
     """The native half, compiled on first use where the installation carries only sources.
 
     Raises:
-        BuildError: no compiler, or it failed; one line that says what to do.
+        BuildError: no compiler, or it failed, or what it compiled cannot be loaded; one line that says what to do.
     """
-    if _loaded is not None:
-        return _loaded
     path = _prebuilt() or _cached(make=True)
     assert path is not None
-    return _load_from(path)
+    try:
+        return _load_from(path)
+    except Exception as error:  # the loader's and the library's own: all of them mean the same here
+        raise BuildError(f"the simacc device could not be loaded: {_advice(error)}") from error
+
+
+def _advice(error: Exception) -> str:
+    return (
+        f"{_first_line(error)}; rebuild it with: pip install --no-build-isolation --force-reinstall --no-deps simdevice"
+    )
 
 
 def _load_from(path: Path) -> ModuleType:
@@ -79,15 +82,8 @@ def _load_from(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules["simdevice._device"] = module
-        module.set_initializer(_initialize)
         _loaded = module
     return _loaded
-
-
-def _initialize() -> None:
-    from simdevice.torch_backend.live import native
-
-    native()
 
 
 def _prebuilt() -> Path | None:

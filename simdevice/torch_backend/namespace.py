@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from simdevice.torch_backend.process import PROCESS
+
 if TYPE_CHECKING:
-    from simdevice.torch_backend.live import Recording
+    from simdevice.torch_backend.recording import Recording
 
 __all__ = [
     "Event",
@@ -45,23 +46,21 @@ __all__ = [
     "time_s",
 ]
 
-_seed_at_load: int | None = None
-
 
 def _lazy_init() -> None:
     """PyTorch calls this before the first tensor on the device."""
     _native()
 
 
-def _live() -> Any:
-    """The live half, imported when the device is first used: `import torch` stays as quick as it was."""
-    from simdevice.torch_backend import live
-
-    return live
+# The functions below import late: the simulator is loaded when the device is first used, so that `import torch` stays
+# as quick as it was.
 
 
 def _native() -> Any:
-    return _live().native()
+    """The native half, everything else being there too."""
+    from simdevice.torch_backend import bootstrap
+
+    return bootstrap.native()
 
 
 def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
@@ -72,24 +71,35 @@ def configure(device: Any = None, *, engine: Any = None, numerics: None = None, 
     Raises:
         UnknownNameError, SpecError: no such machine, or one that cannot be; nothing has changed then.
     """
-    _live().configure(device, engine=engine, numerics=numerics, **overrides)
+    from simdevice.torch_backend import machine
+
+    chosen = machine.choose(device, engine=engine, numerics=numerics, **overrides)
+    _native()
+    machine.use(chosen)
 
 
 def record(*, scopes: bool = True) -> Recording:
     """`with torch.simacc.record() as rec:` gives the block's `rec.trace` and `rec.run`."""
-    recording: Recording = _live().Recording(scopes=scopes)
-    return recording
+    from simdevice.torch_backend.recording import Recording
+
+    return Recording(scopes=scopes)
 
 
 def mark_weights(module: torch.nn.Module) -> None:
     """Count a module's parameters as weights. Only needed with scopes off, for a module that was
     neither built on the device nor moved there (a deep copy, say): its first call marks it otherwise."""
-    _live().mark_weights(module)
+    _native()
+    from simdevice.torch_backend import scopes
+
+    scopes.mark_weights(module)
 
 
 def time_s() -> float:
     """Simulated seconds since the device was configured."""
-    return float(_live().totals()["time_s"])
+    _native()
+    from simdevice.torch_backend import machine
+
+    return machine.totals()["time_s"]
 
 
 # --- device
@@ -102,8 +112,7 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether a simacc tensor can exist already."""
-    live = sys.modules.get("simdevice.torch_backend.live")
-    return live is not None and live.is_initialized()
+    return PROCESS.ready
 
 
 def device_count() -> int:
@@ -121,7 +130,8 @@ def set_device(device: Any) -> None:
 def get_device_name(device: Any = None) -> str:
     """The simulated machine's name."""
     _index(device)
-    return str(_live().current_device().name)
+    _native()
+    return str(PROCESS.device.name)
 
 
 class device:
@@ -267,8 +277,7 @@ def manual_seed_all(seed: int) -> None:
     if is_initialized():
         manual_seed(seed)
     else:
-        global _seed_at_load
-        _seed_at_load = int(seed)
+        PROCESS.seed = int(seed)
 
 
 def seed() -> None:
