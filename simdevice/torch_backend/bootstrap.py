@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simdevice.costs import Costs
+from simdevice.costs import Costs, registered
 from simdevice.records import OpTable
 from simdevice.torch_backend import build, hooks, machine, patches, scopes
 from simdevice.torch_backend.process import PROCESS
@@ -32,12 +32,13 @@ def _first_use() -> None:
     chosen = machine.choose()  # first: a wrong SIMACC_DEVICE is said again at the next use
     module = PROCESS.native = build.load()
     module.set_initializer(native)
-    PROCESS.table = OpTable(Costs())
+    PROCESS.table, PROCESS.rules = OpTable(Costs()), dict(registered())
     machine.use(chosen)
-    module.initialize(declared_attributes())
-    module.set_callbacks(root_is_full, event_ps)
+    module.set_callbacks(root_is_full, event_ps, declared_attributes)
+    module.initialize()
     if PROCESS.seed is not None:
-        module.default_generator(0).manual_seed(PROCESS.seed)
+        for index in range(module.device_count()):
+            module.default_generator(index).manual_seed(PROCESS.seed)
     hooks.install(module)
     scopes.prepare(module)
     patches.install()

@@ -27,6 +27,7 @@ from simdevice.torch_backend.bootstrap import native
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import scope_number
+from simdevice.torch_backend.signatures import intern
 from simdevice.units import PS_PER_S
 
 __all__ = ["reset", "simacc", "statistics"]
@@ -154,7 +155,7 @@ def _rows(plan: Plan, args: Sequence[Any], results: Sequence[Any], table: OpTabl
             place.setdefault(inner, storages.of(value))
     builder = TraceBuilder(table)
     for call in plan.calls:
-        index = table.intern(call.signature)
+        index = intern(table, call.signature)
         if table.costs[index].category == "view":
             continue
         ids = [place[s] if s in place else place.setdefault(s, storages.fresh()) for s in call.storages]

@@ -54,7 +54,8 @@ def use(chosen: Device) -> None:
         following = [session for session in PROCESS.open.values() if session is not PROCESS.root]
         if not all(session.follows for session in following):
             raise SpecError("configure() inside a record() block: choose the device before recording")
-        native.set_capacity(0, chosen.memory_capacity_bytes, chosen.name)
+        for index in range(native.device_count()):
+            native.set_capacity(index, chosen.memory_capacity_bytes, chosen.name)
         PROCESS.device = chosen
         for session in PROCESS.open.values():
             session.flush()

@@ -116,15 +116,16 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    return 1
+    return 1 if PROCESS.native is None else int(PROCESS.native.device_count())
 
 
 def current_device() -> int:
-    return 0
+    """This thread's device; before the device is loaded, the first."""
+    return 0 if PROCESS.native is None else int(PROCESS.native.current_device())
 
 
 def set_device(device: Any) -> None:
-    _index(device)
+    _native().exchange_device(_index(device))
 
 
 def get_device_name(device: Any = None) -> str:
@@ -141,21 +142,21 @@ class device:
         self.idx = _index(device)
 
     def __enter__(self) -> None:
-        pass
+        self._before = _native().exchange_device(self.idx)
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        _native().exchange_device(self._before)
 
 
 def _index(device: Any) -> int:
     """A device index from None, an int, "simacc", "simacc:0" or a torch.device."""
     if device is None:
-        return 0
+        return current_device()
     if not isinstance(device, int):
         device = torch.device(device)
         if device.type != "simacc":
             raise ValueError(f"expected a simacc device, got {str(device)!r}")
-        device = device.index or 0
+        device = current_device() if device.index is None else device.index
     if not 0 <= device < device_count():
         raise RuntimeError(f"expected a simacc device index below {device_count()}, got {device}")
     return int(device)
@@ -198,7 +199,7 @@ class Event(metaclass=_OfSimacc):
     made = torch.Event
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> torch.Event:  # type: ignore[misc]
-        return torch.Event(torch.device("simacc", 0), enable_timing=enable_timing, blocking=blocking)
+        return torch.Event(torch.device("simacc", current_device()), enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: Any = None) -> torch.Stream:
@@ -258,7 +259,7 @@ def _generator(device: Any = None) -> torch.Generator:
 
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
-        return (_generator(0),)
+        return tuple(_generator(index) for index in range(device_count()))
     if name == "_initialized":  # torch.utils.checkpoint asks, and restores the generator only if it is true
         return is_initialized()
     raise AttributeError(f"module 'torch.simacc' has no attribute {name!r}")
@@ -275,7 +276,8 @@ def manual_seed(seed: int) -> None:
 def manual_seed_all(seed: int) -> None:
     """Seed the device's generator. Before the device is loaded, the seed waits for it."""
     if is_initialized():
-        manual_seed(seed)
+        for index in range(device_count()):
+            _generator(index).manual_seed(int(seed))
     else:
         PROCESS.seed = int(seed)
 

@@ -13,7 +13,7 @@ import numpy as np
 from simdevice.records import Rows
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.torch_backend.process import PROCESS
-from simdevice.torch_backend.signatures import intern_new
+from simdevice.torch_backend.signatures import follow_rules, intern_new
 
 __all__ = ["LiveSession", "event_ps", "innermost", "root_is_full"]
 
@@ -36,6 +36,7 @@ class LiveSession:
             intern_new()
             self.feed(Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *rest))
             self.session.forget_events(self.recorder.drain_released_events())
+            follow_rules()
 
     def feed(self, rows: Rows) -> None:
         if len(rows):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simdevice.costs import registered, streamed
-from simdevice.records import Signature, TensorSpec
+from simdevice.costs import Costs, registered, streamed
+from simdevice.records import OpTable, Signature, TensorSpec
 from simdevice.torch_backend.process import PROCESS
 
-__all__ = ["DTYPES", "declared_attributes", "intern_new"]
+__all__ = ["DTYPES", "declared_attributes", "follow_rules", "intern", "intern_new"]
 
 # ScalarType names as C++ prints them.
 DTYPES = {
@@ -34,30 +34,55 @@ DTYPES = {
     "UInt64": "uint64",
 }
 
+_COSTS = Costs()
 
 # Types that no kernel computes with: what they occupy.
 _STORAGE = {"Bits16": "uint16"}
 
 
-def declared_attributes() -> list[tuple[str, list[str]]]:
-    """Call attributes that cost rules read, by operator; an in-place operator has its base's."""
+def declared_attributes(name: str) -> list[str]:
+    """The call attributes that an operator's cost rule reads now; the native half asks for each operator."""
+    return list(_COSTS.attributes(name))
+
+
+def follow_rules() -> None:
+    """Let rules that were registered since the last look count from here on. Under the process's lock.
+
+    The native half asks about an operator when it first meets it, and again when this has found a new rule. So a rule
+    counts for the calls after it at once where its operator had never run, else from the next record(), configure() or
+    reading of simulated time on. What an operator recorded before keeps the cost that it had.
+    """
     rules = registered()
-    declared = {name: list(rule.attributes) for name, rule in rules.items() if rule.attributes}
-    declared |= {f"{name}_": attributes for name, attributes in declared.items() if f"{name}_" not in rules}
-    return sorted(declared.items())
+    if rules == PROCESS.rules:
+        return
+    names = {n for n in rules.keys() | PROCESS.rules.keys() if rules.get(n) is not PROCESS.rules.get(n)}
+    PROCESS.rules = dict(rules)
+    PROCESS.native.rules_changed({in_place for name in names for in_place in (name, f"{name}_")})
 
 
 def intern_new() -> None:
     """Give every native signature that is new since last time its place in the table, and its cost."""
-    table = PROCESS.table
-    for name, inputs, outputs, attributes in PROCESS.native.signatures_since(len(PROCESS.indices)):
+    for name, inputs, outputs, attributes, declared in PROCESS.native.signatures_since(len(PROCESS.indices)):
         signature = Signature(name, _specs(inputs), _specs(outputs), attributes)
-        try:
-            index = table.intern(signature)
-        except Exception as error:  # a rule that fails must not stop the device: everything later waits for this row
-            reason = f"its cost rule raised {type(error).__name__}: {error}"
-            index = table.append(signature, streamed(signature, "unknown", None, reason))
+        if declared == declared_attributes(name):
+            index = intern(PROCESS.table, signature)
+        else:
+            late = "its cost rule was registered after the call, whose attributes were not kept"
+            index = PROCESS.table.append(signature, streamed(signature, "unknown", None, late))
         PROCESS.indices.append(index)
+
+
+def intern(table: OpTable, signature: Signature) -> int:
+    """The signature's index; a place of its own where rules have changed since it was first seen."""
+    known = len(table)
+    try:
+        index = table.intern(signature)
+        if index < known and table.costs[index] != (cost := _COSTS(signature)):
+            index = table.append(signature, cost)
+    except Exception as error:  # a rule that fails must not stop the device: everything later waits for this row
+        reason = f"its cost rule raised {type(error).__name__}: {error}"
+        index = table.append(signature, streamed(signature, "unknown", None, reason))
+    return index
 
 
 def _dtype(name: str) -> str:

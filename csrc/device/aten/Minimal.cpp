@@ -1,10 +1,8 @@
 // What must exist to make, view and copy a tensor. Everything else is in Boxed.cpp.
-#include "../recorder/Recorder.h"
-#include "../runtime/HostLimit.h"
-#include "Alias.h"
+#include "HostCall.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -21,12 +19,12 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-const OpInfo kCopy{"aten.copy_", {}};
-const OpInfo kCopyToDevice{"simacc.copy_to_device", {}};
-const OpInfo kCopyToHost{"simacc.copy_to_host", {}};
+const Operator kCopy("aten::copy_");
+const OpInfo kCopyToDevice{"simacc.copy_to_device"};
+const OpInfo kCopyToHost{"simacc.copy_to_host"};
 
 void check_factory(c10::ScalarType dtype, optional<c10::Layout> layout, optional<c10::Device> device) {
-  check_device_index(device ? device->index() : c10::DeviceIndex{0});
+  check_device_index(device ? device->index() : current_device());
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "simacc has no ", *layout,
       " tensors; expected layout torch.strided");
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(dtype), "simacc has no quantized tensors; got dtype ", dtype,
@@ -60,22 +58,15 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   const bool from_device = on_device(self), to_device = on_device(dst);
   TORCH_CHECK((from_device || self.device().is_cpu()) && (to_device || dst.device().is_cpu()),
       "simacc copies to and from the CPU only, got ", self.device(), " to ", dst.device());
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    (to_device ? own_host_view(dst) : dst).copy_(from_device ? host_view(self) : self);
-  }
-  auto* recorder = Recorder::current();
-  if (recorder == nullptr) {
-    return dst;
-  }
-  Call call(from_device && to_device ? kCopy : from_device ? kCopyToHost : kCopyToDevice);
-  if (from_device) {
-    call.input(*self.unsafeGetTensorImpl());
-  }
+  const OpInfo& as = from_device && to_device ? kCopy.info() : from_device ? kCopyToHost : kCopyToDevice;
+  HostCall call(kCopy, &as, [&](size_t i) { return c10::impl::boxArgs(dst, self, non_blocking).at(i); });  // as copy_'s
+  const Tensor source = call.before(self, 1, {.others = HostCall::Others::kHost});
+  const Tensor target = call.before(dst, 0, {.read = false, .written = true, .others = HostCall::Others::kHost});
+  call.compute([&] { target.copy_(source); });
   if (to_device) {
-    call.output(*dst.unsafeGetTensorImpl());
+    call.output(dst);
   }
-  recorder->record(call, /*synchronizes=*/!to_device && !non_blocking);
+  call.record(/*synchronizes=*/!to_device && !non_blocking);
   return dst;
 }
 
