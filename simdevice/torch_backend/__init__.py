@@ -8,6 +8,7 @@ __all__ = ["autoload"]
 
 def autoload() -> None:
     """Make `torch.device("simacc")` and `torch.simacc` known. Never raises: a broken build warns once."""
+    # Late, all of them: `import torch` itself imports this file, so that a torch at the top would be half there.
     import torch
     from torch.utils import backend_registration
 
@@ -25,6 +26,7 @@ def autoload() -> None:
 
 
 def _first_use() -> None:
+    # Late: the simulator is loaded when the device is first used.
     from simdevice.torch_backend import bootstrap
 
     bootstrap.native()

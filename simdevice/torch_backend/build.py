@@ -1,9 +1,12 @@
-"""Find, build and load the native half, `simdevice._device`. Also what setup.py reads its sources from."""
+"""Find, build and load the native half, `simdevice._device`. setup.py runs this file by its path, to read what the
+sources are: nothing of the package and nothing that has to be installed is imported at the top."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 import sys
@@ -13,7 +16,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["DEFINES", "FLAGS", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
+__all__ = ["DEFINES", "FLAGS", "BuildError", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
 
 FLAGS = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden"]
 # Kineto's headers name fmt functions that PyTorch's wheel does not export.
@@ -122,23 +125,26 @@ def build_cached(path: Path) -> Path:
             f"the simacc device needs a C++20 compiler and {compiler!r} is not on the PATH: install one "
             "(Debian: apt install g++); traces, costs and the Python engines work without it"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
-            print(
-                "simacc: compiling the device for this PyTorch, once (about a minute) ...",
-                file=sys.stderr,
-                flush=True,
-            )
-            with tempfile.TemporaryDirectory(dir=path.parent) as work:
-                os.replace(_compile(Path(work)), path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if not path.is_file():
+                print(
+                    "simacc: compiling the device for this PyTorch, once (about a minute) ...",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                with tempfile.TemporaryDirectory(dir=path.parent) as work:
+                    os.replace(_compile(Path(work)), path)
+    except OSError as error:  # no right to write, no space
+        raise BuildError(
+            f"the simacc device cannot be compiled into {path.parent}: {error.strerror or error}; "
+            "set XDG_CACHE_HOME to a folder that can be written"
+        ) from error
     return path
 
 
 def _compile(work: Path) -> Path:
-    import contextlib
-    import io
-
     from torch.utils import cpp_extension
 
     output = io.StringIO()
