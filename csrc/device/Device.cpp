@@ -8,6 +8,7 @@
 #include "aten/Operator.cpp"
 #include "aten/Plan.cpp"
 #include "aten/Recurrent.cpp"
+#include "aten/Refusals.cpp"
 #include "aten/Typed.cpp"
 #include "binding/Scopes.cpp"
 #include "recorder/Recorder.cpp"

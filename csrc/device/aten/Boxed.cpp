@@ -3,6 +3,7 @@
 #include "../runtime/Generator.h"
 #include "HostCall.h"
 #include "Plan.h"
+#include "Refusals.h"
 #include "Typed.h"
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -224,18 +225,32 @@ class LikeKernel final : public c10::OperatorKernel {
   explicit LikeKernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
+    std::optional<c10::Device> device;
     for (const auto& argument : plan_->arguments) {
       const auto& value = (*stack)[stack->size() - plan_->argument_count + argument.index];
-      if ((argument.kind == Plan::Kind::kDevice && value.isDevice() && value.toDevice().type() != kDeviceType) ||
-          (argument.kind == Plan::Kind::kTensor && value.isTensor() && value.toTensor().defined() && !on_device(value.toTensor()))) {
+      const auto next = device_of(argument, value);
+      if (next && (next->type() != kDeviceType || (device && next->index() != device->index()))) {
         op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
         return;
       }
+      device = next ? next : device;
     }
     run(op, *plan_, stack);
   }
 
  private:
+  // The device that an argument names or is on; a simacc device without an index is this thread's.
+  static std::optional<c10::Device> device_of(const Plan::Argument& argument, const c10::IValue& value) {
+    if (argument.kind == Plan::Kind::kDevice && value.isDevice()) {
+      const auto device = value.toDevice();
+      return device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device;
+    }
+    if (argument.kind == Plan::Kind::kTensor && value.isTensor() && value.toTensor().defined()) {
+      return value.toTensor().device();
+    }
+    return std::nullopt;
+  }
+
   const Plan* plan_;
 };
 
@@ -243,9 +258,10 @@ class LikeKernel final : public c10::OperatorKernel {
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
   static std::mutex mutex;
   static std::unordered_map<c10::OperatorName, const Plan*> plans;
-  TORCH_CHECK_NOT_IMPLEMENTED(op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
-      "Could not run '", op.operator_name(), "' on the 'simacc' device: it has no CPU kernel to compute with");
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+    refuse_operator(c10::toString(op.operator_name()));
+  }
   const auto plan_of = [&](const Plan* otherwise) {
     const std::lock_guard<std::mutex> lock(mutex);
     auto& slot = plans[op.operator_name()];
@@ -256,6 +272,13 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack
     plan = plan_of(new Plan(op));  // without the mutex: it takes the interpreter's lock
   }
   run(op, *plan, stack);
+}
+
+constexpr char kSparse[] = "sparse", kSparseCsr[] = "sparse compressed", kQuantized[] = "quantized";
+
+template <const char* Kind>
+void no_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
+  refuse_tensors(Kind, canonical_name(op.operator_name()));
 }
 
 // Operators with kernels of their own in Minimal.cpp and Composite.cpp, or left to their composite.
@@ -316,19 +339,20 @@ void register_kernels() {
   }
 }
 
-namespace {
-void no_sparse_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "simacc has no sparse tensors, which '", op.operator_name(),
-      "' makes or takes; run this part on the CPU (.cpu()) and move the dense result back");
-}
-}  // namespace
-
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kQuantized>>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparseCsr>>());
+}
+
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_sparse_tensors>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
 }
 
 }  // namespace simacc

@@ -89,6 +89,9 @@ class HostCall {
     if (C10_UNLIKELY(!host_result.defined())) {
       return host_result;
     }
+    if (C10_UNLIKELY(host_result.layout() != c10::kStrided || host_result.is_quantized())) {
+      refuse_result(host_result);
+    }
     at::Tensor out = wrap_fresh(std::move(host_result), device());
     output(out);
     return out;
@@ -111,6 +114,7 @@ class HostCall {
  private:
   // Raises, with PyTorch's words, unless the argument may be a tensor of another device.
   void check_other(const at::Tensor& tensor, size_t position, Use use) const;
+  [[noreturn]] void refuse_result(const at::Tensor& host_result) const;
 
   const Operator& op_;
   Recorder* const recorder_;

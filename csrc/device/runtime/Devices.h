@@ -20,4 +20,18 @@ c10::DeviceIndex index_or_current(c10::DeviceIndex index);
 // Makes a device this thread's; gives the one before. -1 changes nothing.
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 
+// While one lives, a device is this thread's.
+class DeviceScope {
+ public:
+  explicit DeviceScope(c10::DeviceIndex index) : before_(exchange_device(index)) {}
+  ~DeviceScope() {
+    exchange_device(before_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const c10::DeviceIndex before_;
+};
+
 }  // namespace simacc
