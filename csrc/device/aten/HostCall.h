@@ -41,8 +41,8 @@ class HostCall {
       : op_(op), recorder_(as == nullptr ? nullptr : Recorder::current()) {
     if (C10_LIKELY(recorder_ != nullptr)) {
       call_.emplace(*as);
-      for (const auto& attribute : as->attributes) {
-        call_->attribute(argument(attribute.argument));
+      if (C10_UNLIKELY(!as->attributes.empty())) {
+        add_attributes(*as, argument);
       }
     }
   }
@@ -56,7 +56,7 @@ class HostCall {
   }
 
   // The CPU tensor that stands in for an argument. Undefined tensors stay.
-  at::Tensor before(const at::Tensor& tensor, size_t position, Use use) {
+  C10_ALWAYS_INLINE at::Tensor before(const at::Tensor& tensor, size_t position, Use use) {
     if (C10_UNLIKELY(!tensor.defined())) {
       return tensor;
     }
@@ -112,6 +112,14 @@ class HostCall {
   }
 
  private:
+  // Boxing is much code for few calls: out of the way of all others.
+  template <class Argument>
+  [[gnu::noinline, gnu::cold]] void add_attributes(const OpInfo& as, const Argument& argument) {
+    for (const auto& attribute : as.attributes) {
+      call_->attribute(argument(attribute.argument));
+    }
+  }
+
   // Raises, with PyTorch's words, unless the argument may be a tensor of another device.
   void check_other(const at::Tensor& tensor, size_t position, Use use) const;
   [[noreturn]] void refuse_result(const at::Tensor& host_result) const;
