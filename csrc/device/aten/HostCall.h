@@ -56,7 +56,7 @@ class HostCall {
   }
 
   // The CPU tensor that stands in for an argument. Undefined tensors stay.
-  C10_ALWAYS_INLINE at::Tensor before(const at::Tensor& tensor, size_t position, Use use) {
+  at::Tensor before(const at::Tensor& tensor, size_t position, Use use) {
     if (C10_UNLIKELY(!tensor.defined())) {
       return tensor;
     }
