@@ -14,7 +14,8 @@ import typer
 
 from simdevice.cli._common import check_output, console, print_json, print_saved, progress
 from simdevice.cli._options import JsonOption, OutputOption, SetOption, overrides
-from simdevice.errors import SpecError
+from simdevice.errors import SimdeviceError, SpecError
+from simdevice.extras import extra
 
 __all__ = ["SETTINGS", "command"]
 
@@ -53,12 +54,16 @@ def command(
     if not script.is_file():
         raise SpecError(f"cannot run {script}: there is no such file")
     check_output(output)
-    import torch
+    torch = extra("torch", "torch", "profiling")
 
     from simdevice import report
+    from simdevice.torch_backend.build import BuildError
     from simdevice.torch_backend.profile import profile_script
 
-    torch.simacc.configure(device, **overrides(set_))  # type: ignore[attr-defined]
+    try:
+        torch.simacc.configure(device, **overrides(set_))
+    except BuildError as error:  # no compiler, say: setup.py runs that file by path, so it knows no family of ours
+        raise SimdeviceError(str(error)) from error
     pinned = device is not None or bool(set_)
     with _output_to_standard_error() if json else nullcontext():
         run, code = profile_script(script, arguments or [], default_device=default_device, pinned=pinned)

@@ -8,6 +8,7 @@ __all__ = ["autoload"]
 
 def autoload() -> None:
     """Make `torch.device("simacc")` and `torch.simacc` known. Never raises: a broken build warns once."""
+    # Late, all of them: `import torch` itself imports this file, so that a torch at the top would be half there.
     import torch
     from torch.utils import backend_registration
 
@@ -19,4 +20,13 @@ def autoload() -> None:
     backend_registration.rename_privateuse1_backend("simacc")
     torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
-    load_prebuilt()
+    module = load_prebuilt()
+    if module is not None:
+        module.set_initializer(_first_use)  # an event may be recorded before the first tensor is made
+
+
+def _first_use() -> None:
+    # Late: the simulator is loaded when the device is first used.
+    from simdevice.torch_backend import bootstrap
+
+    bootstrap.native()

@@ -1,9 +1,12 @@
-"""Find, build and load the native half, `simdevice._device`. Also what setup.py reads its sources from."""
+"""Find, build and load the native half, `simdevice._device`. setup.py runs this file by its path, to read what the
+sources are: nothing of the package and nothing that has to be installed is imported at the top."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 import sys
@@ -13,7 +16,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["DEFINES", "FLAGS", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
+__all__ = ["DEFINES", "FLAGS", "BuildError", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
 
 FLAGS = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden"]
 # Kineto's headers name fmt functions that PyTorch's wheel does not export.
@@ -41,31 +44,34 @@ def sources() -> list[Path]:
     return [root / "Device.cpp", root / "binding" / "Module.cpp"]
 
 
-def load_prebuilt() -> None:
-    """Load the extension that the installation or an earlier first use compiled, if there is one."""
-    path = _prebuilt() or _cached(make=False)
-    if path is not None:
-        try:
-            _load_from(path)
-        except Exception as error:
-            warnings.warn(
-                f"the simacc device could not be loaded and is off: {_first_line(error)}; "
-                "rebuild it with: pip install --no-build-isolation --force-reinstall --no-deps simdevice",
-                stacklevel=2,
-            )
+def load_prebuilt() -> ModuleType | None:
+    """The extension that the installation or an earlier first use compiled, loaded, if there is one that can be."""
+    try:
+        path = _prebuilt() or _cached(make=False)
+        return None if path is None else _load_from(path)
+    except Exception as error:  # whatever it is: `import torch` goes on
+        warnings.warn(f"the simacc device could not be loaded and is off: {_advice(error)}", stacklevel=2)
+        return None
 
 
 def load() -> ModuleType:
     """The native half, compiled on first use where the installation carries only sources.
 
     Raises:
-        BuildError: no compiler, or it failed; one line that says what to do.
+        BuildError: no compiler, or it failed, or what it compiled cannot be loaded; one line that says what to do.
     """
-    if _loaded is not None:
-        return _loaded
     path = _prebuilt() or _cached(make=True)
     assert path is not None
-    return _load_from(path)
+    try:
+        return _load_from(path)
+    except Exception as error:  # the loader's and the library's own: all of them mean the same here
+        raise BuildError(f"the simacc device could not be loaded: {_advice(error)}") from error
+
+
+def _advice(error: Exception) -> str:
+    return (
+        f"{_first_line(error)}; rebuild it with: pip install --no-build-isolation --force-reinstall --no-deps simdevice"
+    )
 
 
 def _load_from(path: Path) -> ModuleType:
@@ -79,15 +85,8 @@ def _load_from(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules["simdevice._device"] = module
-        module.set_initializer(_initialize)
         _loaded = module
     return _loaded
-
-
-def _initialize() -> None:
-    from simdevice.torch_backend.live import native
-
-    native()
 
 
 def _prebuilt() -> Path | None:
@@ -126,23 +125,26 @@ def build_cached(path: Path) -> Path:
             f"the simacc device needs a C++20 compiler and {compiler!r} is not on the PATH: install one "
             "(Debian: apt install g++); traces, costs and the Python engines work without it"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
-            print(
-                "simacc: compiling the device for this PyTorch, once (about a minute) ...",
-                file=sys.stderr,
-                flush=True,
-            )
-            with tempfile.TemporaryDirectory(dir=path.parent) as work:
-                os.replace(_compile(Path(work)), path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if not path.is_file():
+                print(
+                    "simacc: compiling the device for this PyTorch, once (about a minute) ...",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                with tempfile.TemporaryDirectory(dir=path.parent) as work:
+                    os.replace(_compile(Path(work)), path)
+    except OSError as error:  # no right to write, no space
+        raise BuildError(
+            f"the simacc device cannot be compiled into {path.parent}: {error.strerror or error}; "
+            "set XDG_CACHE_HOME to a folder that can be written"
+        ) from error
     return path
 
 
 def _compile(work: Path) -> Path:
-    import contextlib
-    import io
-
     from torch.utils import cpp_extension
 
     output = io.StringIO()

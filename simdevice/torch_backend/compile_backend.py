@@ -7,7 +7,6 @@ the time that the graph would take on the device; inside record(), on the config
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +22,15 @@ from simdevice.errors import SpecError
 from simdevice.frontends.plans import Graph, Plan, branch_of, breaks, graph_scope, lowering
 from simdevice.frontends.storages import StorageIds
 from simdevice.records import OpTable, Origin, Rows, Trace, TraceBuilder
-from simdevice.torch_backend import hooks, live
+from simdevice.torch_backend import machine, recording, scopes
+from simdevice.torch_backend.bootstrap import native
 from simdevice.torch_backend.host_storages import HostStorages
+from simdevice.torch_backend.placement import touches_simacc
+from simdevice.torch_backend.process import scope_number
+from simdevice.torch_backend.signatures import intern
 from simdevice.units import PS_PER_S
 
-__all__ = ["reset", "simacc", "statistics", "touches_simacc"]
+__all__ = ["reset", "simacc", "statistics"]
 
 
 class _Totals:
@@ -57,12 +60,6 @@ def simacc(
         return lowering(observer)(module, example)
 
 
-def touches_simacc(module: GraphModule, example: Sequence[Any]) -> bool:
-    """Whether a graph takes, or makes, a tensor on simacc."""
-    made = (node.meta.get("example_value") for node in module.graph.nodes)
-    return any(isinstance(t, torch.Tensor) and t.device.type == "simacc" for t in (*example, *made))
-
-
 def statistics() -> dict[str, Any]:
     """Graphs compiled and run, why graphs broke (by first line of the reason), and simulated seconds of graphs on
     tensors that are not on simacc, since the last reset."""
@@ -88,7 +85,7 @@ def _chosen(options: dict[str, Any]) -> Device | None:
     """The machine that the options name; without options, whatever is configured when the graph runs."""
     if not options:
         return None
-    chosen = options.pop("device", None) or os.environ.get("SIMACC_DEVICE", live.DEFAULT_DEVICE)
+    chosen = options.pop("device", None) or machine.default_device()
     return get(chosen, engine=options.pop("engine", None), **options)
 
 
@@ -118,12 +115,13 @@ class _Observer:
             return _recorded(graph.module, args)
         plan = graph.plan(args, [self._is_weight(a) for a in args], Costs())
         results: Sequence[Any] = graph.module.forward(*args)
-        took_ps = self._time_ps(plan, self._device or live.current_device())
+        native()  # the time passes on the device's clock, used or not
+        took_ps = self._time_ps(plan, self._device or machine.current_device())
         with _Totals.lock:
             _Totals.runs += 1
             _Totals.time_ps += took_ps
-        if self._device is not None or not live.insert(partial(_rows, plan, args, results)):
-            live.add_time(took_ps)
+        if self._device is not None or not recording.insert(partial(_rows, plan, args, results)):
+            machine.add_time(took_ps)
         return results
 
     def _time_ps(self, plan: Plan, device: Device) -> int:
@@ -157,17 +155,17 @@ def _rows(plan: Plan, args: Sequence[Any], results: Sequence[Any], table: OpTabl
             place.setdefault(inner, storages.of(value))
     builder = TraceBuilder(table)
     for call in plan.calls:
-        index = table.intern(call.signature)
+        index = intern(table, call.signature)
         if table.costs[index].category == "view":
             continue
         ids = [place[s] if s in place else place.setdefault(s, storages.fresh()) for s in call.storages]
-        builder.add(index, ids, phase=call.phase, scope=live.scope_number(call.scope))
+        builder.add(index, ids, phase=call.phase, scope=scope_number(call.scope))
     return builder.finish(Origin("compile")).rows
 
 
 def _recorded(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:
     """Run on simacc: node by node where a recording wants scopes, else in one go."""
-    if not hooks.scopes_wanted():
+    if not scopes.scopes_wanted():
         results: Sequence[Any] = module.forward(*args)
         return results
     return _Scoped(module).run(*args)  # type: ignore[no-any-return]
@@ -179,7 +177,7 @@ class _Scoped(Interpreter):
     def run_node(self, n: Node) -> Any:
         if n.op != "call_function":
             return super().run_node(n)
-        with hooks.at_path(graph_scope(n)):
+        with scopes.at_path(graph_scope(n)):
             return super().run_node(n)
 
 
@@ -187,7 +185,7 @@ class _nothing_recorded:
     """While a graph is lowered, this thread records nothing."""
 
     def __init__(self, on_simacc: bool) -> None:
-        self._native = live.native() if on_simacc else None
+        self._native = native() if on_simacc else None
 
     def __enter__(self) -> None:
         if self._native is not None:

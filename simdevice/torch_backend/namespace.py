@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from simdevice.torch_backend.process import PROCESS
+
 if TYPE_CHECKING:
-    from simdevice.torch_backend.live import Recording
+    from simdevice.torch_backend.recording import Recording
 
 __all__ = [
     "Event",
@@ -45,23 +46,21 @@ __all__ = [
     "time_s",
 ]
 
-_seed_at_load: int | None = None
-
 
 def _lazy_init() -> None:
     """PyTorch calls this before the first tensor on the device."""
     _native()
 
 
-def _live() -> Any:
-    """The live half, imported when the device is first used: `import torch` stays as quick as it was."""
-    from simdevice.torch_backend import live
-
-    return live
+# The functions below import late: the simulator is loaded when the device is first used, so that `import torch` stays
+# as quick as it was.
 
 
 def _native() -> Any:
-    return _live().native()
+    """The native half, everything else being there too."""
+    from simdevice.torch_backend import bootstrap
+
+    return bootstrap.native()
 
 
 def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
@@ -72,24 +71,35 @@ def configure(device: Any = None, *, engine: Any = None, numerics: None = None, 
     Raises:
         UnknownNameError, SpecError: no such machine, or one that cannot be; nothing has changed then.
     """
-    _live().configure(device, engine=engine, numerics=numerics, **overrides)
+    from simdevice.torch_backend import machine
+
+    chosen = machine.choose(device, engine=engine, numerics=numerics, **overrides)
+    _native()
+    machine.use(chosen)
 
 
 def record(*, scopes: bool = True) -> Recording:
     """`with torch.simacc.record() as rec:` gives the block's `rec.trace` and `rec.run`."""
-    recording: Recording = _live().Recording(scopes=scopes)
-    return recording
+    from simdevice.torch_backend.recording import Recording
+
+    return Recording(scopes=scopes)
 
 
 def mark_weights(module: torch.nn.Module) -> None:
     """Count a module's parameters as weights. Only needed with scopes off, for a module that was
     neither built on the device nor moved there (a deep copy, say): its first call marks it otherwise."""
-    _live().mark_weights(module)
+    _native()
+    from simdevice.torch_backend import scopes
+
+    scopes.mark_weights(module)
 
 
 def time_s() -> float:
     """Simulated seconds since the device was configured."""
-    return float(_live().totals()["time_s"])
+    _native()
+    from simdevice.torch_backend import machine
+
+    return machine.totals()["time_s"]
 
 
 # --- device
@@ -102,26 +112,27 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether a simacc tensor can exist already."""
-    live = sys.modules.get("simdevice.torch_backend.live")
-    return live is not None and live.is_initialized()
+    return PROCESS.ready
 
 
 def device_count() -> int:
-    return 1
+    return 1 if PROCESS.native is None else int(PROCESS.native.device_count())
 
 
 def current_device() -> int:
-    return 0
+    """This thread's device; before the device is loaded, the first."""
+    return 0 if PROCESS.native is None else int(PROCESS.native.current_device())
 
 
 def set_device(device: Any) -> None:
-    _index(device)
+    _native().exchange_device(_index(device))
 
 
 def get_device_name(device: Any = None) -> str:
     """The simulated machine's name."""
     _index(device)
-    return str(_live().current_device().name)
+    _native()
+    return str(PROCESS.device.name)
 
 
 class device:
@@ -131,21 +142,21 @@ class device:
         self.idx = _index(device)
 
     def __enter__(self) -> None:
-        pass
+        self._before = _native().exchange_device(self.idx)
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        _native().exchange_device(self._before)
 
 
 def _index(device: Any) -> int:
     """A device index from None, an int, "simacc", "simacc:0" or a torch.device."""
     if device is None:
-        return 0
+        return current_device()
     if not isinstance(device, int):
         device = torch.device(device)
         if device.type != "simacc":
             raise ValueError(f"expected a simacc device, got {str(device)!r}")
-        device = device.index or 0
+        device = current_device() if device.index is None else device.index
     if not 0 <= device < device_count():
         raise RuntimeError(f"expected a simacc device index below {device_count()}, got {device}")
     return int(device)
@@ -188,7 +199,7 @@ class Event(metaclass=_OfSimacc):
     made = torch.Event
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> torch.Event:  # type: ignore[misc]
-        return torch.Event(torch.device("simacc", 0), enable_timing=enable_timing, blocking=blocking)
+        return torch.Event(torch.device("simacc", current_device()), enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: Any = None) -> torch.Stream:
@@ -248,7 +259,7 @@ def _generator(device: Any = None) -> torch.Generator:
 
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
-        return (_generator(0),)
+        return tuple(_generator(index) for index in range(device_count()))
     if name == "_initialized":  # torch.utils.checkpoint asks, and restores the generator only if it is true
         return is_initialized()
     raise AttributeError(f"module 'torch.simacc' has no attribute {name!r}")
@@ -265,10 +276,10 @@ def manual_seed(seed: int) -> None:
 def manual_seed_all(seed: int) -> None:
     """Seed the device's generator. Before the device is loaded, the seed waits for it."""
     if is_initialized():
-        manual_seed(seed)
+        for index in range(device_count()):
+            _generator(index).manual_seed(int(seed))
     else:
-        global _seed_at_load
-        _seed_at_load = int(seed)
+        PROCESS.seed = int(seed)
 
 
 def seed() -> None:

@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import torch
+
 from simdevice.records import Run
+from simdevice.torch_backend.machine import pin
+from simdevice.torch_backend.recording import Recording
 
 __all__ = ["profile_script"]
 
@@ -23,10 +27,6 @@ def profile_script(
     A script that calls configure() is simulated on the machine it chose last; `pinned`, on the current one.
     An exception ends the script, not the profile: its traceback is printed and the code is 1.
     """
-    import torch
-
-    from simdevice.torch_backend.live import Recording, pin
-
     with (
         pin() if pinned else nullcontext(),
         Recording(follows=True, on_all_threads=True) as rec,

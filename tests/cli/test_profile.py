@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -225,3 +226,50 @@ begun.wait()
         stop.touch()
         for thread in left:
             thread.join()
+
+
+WITHOUT_LIBRARY = """
+import torch
+from simdevice.torch_backend import autoload, build
+build._prebuilt = lambda: None
+autoload()
+from simdevice.cli import main
+main(["profile", "script.py"])
+"""
+
+
+def profiled_without_library(tmp_path, **environment):
+    """`simacc profile` where no device has been compiled."""
+    write(tmp_path, "print('ran')")
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "XDG_CACHE_HOME": str(tmp_path / "cache"), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBRARY], cwd=tmp_path, capture_output=True, text=True, env=env, check=False
+    )
+
+
+def test_a_missing_compiler_is_one_line(tmp_path):
+    done = profiled_without_library(tmp_path, CXX="no-such-compiler")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "simacc: the simacc device needs a C++20 compiler and 'no-such-compiler' is not on the PATH: install one "
+        "(Debian: apt install g++); traces, costs and the Python engines work without it\n"
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    done = profiled_without_library(tmp_path, CXX=sys.executable)
+    assert (done.returncode, done.stdout) == (2, "")
+    start = f"simacc: the simacc device cannot be compiled into {tmp_path}/cache/simdevice/"
+    assert done.stderr.startswith(start)
+    assert done.stderr.removeprefix(start)[16:] == (
+        ": Not a directory; set XDG_CACHE_HOME to a folder that can be written\n"  # after the key, 16 digits
+    )
+
+
+def test_a_compiler_that_fails_is_one_line_after_the_notice(tmp_path):
+    done = profiled_without_library(tmp_path, CXX="false")
+    assert (done.returncode, done.stdout) == (2, "")
+    notice, complaint = done.stderr.splitlines()
+    assert notice == "simacc: compiling the device for this PyTorch, once (about a minute) ..."
+    assert complaint.startswith("simacc: the simacc device did not compile: ")

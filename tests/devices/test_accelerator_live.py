@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import simdevice as sd
-from simdevice.torch_backend.live import current_device
+from simdevice.torch_backend.machine import current_device
 
 
 @pytest.fixture(params=["native", "python"])

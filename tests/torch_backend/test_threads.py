@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from simdevice.devices import get
-from simdevice.torch_backend import live
+from simdevice.torch_backend.process import PROCESS
 
 
 def train(width: int, steps: int) -> torch.simacc.Recording:
@@ -141,6 +141,6 @@ def test_a_program_that_never_asks_for_time_keeps_a_bounded_tape():
     start = torch.simacc.time_s()
     for _ in range(270_000):
         x.relu_()
-    assert len(live.native().Recorder.root()) < 2**18
+    assert len(PROCESS.native.Recorder.root()) < 2**18
     # 670 x (4 + 4) bytes / 2.68e12 B/s = 2 ns each
     assert torch.simacc.time_s() - start == pytest.approx(270_000 * 2e-9, rel=1e-9)

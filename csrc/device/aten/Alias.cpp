@@ -52,6 +52,15 @@ void keep(Block& block, at::Tensor view) {
   }
 }
 
+// A device tensor over a CPU tensor's bytes, in a storage of its own.
+at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device) {
+  auto storage = adopt(cpu_tensor.storage(), device);
+  Block& block = *block_of(*storage.unsafeGetStorageImpl());
+  auto out = make(std::move(storage), c10::DispatchKey::PrivateUse1, *cpu_tensor.unsafeGetTensorImpl());
+  keep(block, std::move(cpu_tensor));
+  return out;
+}
+
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& device_tensor) {
@@ -80,21 +89,9 @@ at::Tensor own_host_view(const at::Tensor& device_tensor) {
   return out;
 }
 
-at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device) {
-  TORCH_CHECK_NOT_IMPLEMENTED(cpu_tensor.layout() == c10::kStrided && !cpu_tensor.is_quantized(),
-      "simacc has no ", cpu_tensor.is_quantized() ? "quantized" : c10::str(cpu_tensor.layout()),
-      " tensors; run this operator on the CPU (.cpu()) and move the dense result back");
-  auto storage = adopt(cpu_tensor.storage(), device);
-  Block& block = *block_of(*storage.unsafeGetStorageImpl());
-  auto out = make(std::move(storage), c10::DispatchKey::PrivateUse1, *cpu_tensor.unsafeGetTensorImpl());
-  keep(block, std::move(cpu_tensor));
-  return out;
-}
-
 at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device) {
   auto* impl = cpu_tensor.unsafeGetTensorImpl();
-  if (C10_UNLIKELY(cpu_tensor.use_count() != 1 || impl->layout() != c10::kStrided || cpu_tensor.is_quantized() ||
-          impl->autograd_meta() != nullptr)) {
+  if (C10_UNLIKELY(cpu_tensor.use_count() != 1 || impl->autograd_meta() != nullptr)) {
     return wrap(std::move(cpu_tensor), device);
   }
   auto storage = adopt(cpu_tensor.storage(), device);

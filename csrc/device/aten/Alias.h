@@ -14,10 +14,8 @@ at::Tensor host_view(const at::Tensor& device_tensor);
 // The same, made for this call alone: a kernel may change its layout.
 at::Tensor own_host_view(const at::Tensor& device_tensor);
 
-// A device tensor over a CPU tensor's bytes, in a storage of its own.
-at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device);
-
-// The same of a tensor that a kernel has just made: where nobody else holds it, it becomes the device tensor itself.
+// A device tensor over the bytes of a dense tensor that a kernel has just made, in a storage of its own; where nobody
+// else holds that tensor, it becomes the device tensor itself.
 at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device);
 
 // A device tensor over `storage`, laid out as `cpu_tensor`.

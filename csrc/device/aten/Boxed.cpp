@@ -1,13 +1,11 @@
 #include "Boxed.h"
 
-#include "../recorder/Recorder.h"
 #include "../runtime/Generator.h"
-#include "../runtime/HostLimit.h"
-#include "Alias.h"
+#include "HostCall.h"
 #include "Plan.h"
+#include "Refusals.h"
 #include "Typed.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/KernelFunction.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
@@ -22,33 +20,33 @@ namespace {
 
 using torch::jit::Stack;
 
-const OpInfo kItem{"simacc.copy_to_host", {}};  // a scalar read is a copy to the host
+const OpInfo kItem{"simacc.copy_to_host"};  // a scalar read is a copy to the host
 
 // The tensors of one call: device originals beside the CPU aliases that stand in for them.
 class Exchange {
  public:
-  Exchange(const c10::OperatorHandle& op, const Plan& plan, Stack& stack)
-      : op_(op), plan_(plan), stack_(stack), base_(stack.size() - plan.argument_count) {}
+  Exchange(HostCall& call, const Plan& plan, Stack& stack)
+      : call_(call), plan_(plan), stack_(stack), base_(stack.size() - plan.argument_count) {}
 
   // Replaces every device tensor on the stack by an alias, devices by cpu, generators by their host's.
-  void to_host(Call* call) {
+  void to_host() {
     find_device();
     for (const auto& argument : plan_.arguments) {
       auto& value = stack_[base_ + argument.index];
       switch (argument.kind) {
         case Plan::Kind::kTensor:
           if (value.isTensor() && value.toTensor().defined()) {
-            value = replace(value.toTensor(), argument, call);
+            value = replace(value.toTensor(), argument);
           }
           break;
         case Plan::Kind::kTensorList:
           if (!value.isNone()) {
-            value = replace_list(value, argument, call);
+            value = replace_list(value, argument);
           }
           break;
         case Plan::Kind::kOptionalTensorList:
           if (!value.isNone()) {
-            value = replace_optional_list(value, argument, call);
+            value = replace_optional_list(value, argument);
           }
           break;
         case Plan::Kind::kDevice:
@@ -57,7 +55,7 @@ class Exchange {
           }
           break;
         case Plan::Kind::kGenerator:
-          value = host_generator(value.isNone() ? at::Generator() : value.toGenerator(), device_);
+          value = host_generator(value.isNone() ? at::Generator() : value.toGenerator(), call_.device());
           break;
       }
     }
@@ -65,7 +63,7 @@ class Exchange {
 
   // Replaces the results on the stack by device tensors: the originals where the call handed them
   // back, views where it returned a view, new storages otherwise.
-  void to_device(Call* call) {
+  void to_device() {
     for (const auto& pair : pairs_) {
       if (pair.argument->written) {
         adopt_layout(pair.original, pair.alias);
@@ -79,21 +77,19 @@ class Exchange {
       auto& value = stack_[stack_.size() - count + i];
       if (value.isTensor()) {
         if (value.toTensor().defined()) {
-          value = result(value.toTensor(), plan_.returned_argument[i], call);
+          value = result(value.toTensor(), plan_.returned_argument[i]);
         }
       } else if (value.isTensorList()) {
         c10::List<at::Tensor> out;
         for (const at::Tensor& t : value.toTensorVector()) {
-          out.push_back(t.defined() ? result(t, plan_.returned_argument[i], call) : t);
+          out.push_back(t.defined() ? result(t, plan_.returned_argument[i]) : t);
         }
         value = std::move(out);
       }
     }
-    if (call != nullptr) {
-      for (const auto& pair : pairs_) {
-        if (pair.argument->not_returned) {
-          call->output(*pair.original.unsafeGetTensorImpl());
-        }
+    for (const auto& pair : pairs_) {
+      if (pair.argument->not_returned) {
+        call_.output(pair.original);
       }
     }
   }
@@ -101,10 +97,6 @@ class Exchange {
   // Whether an index is a mask, whose number of true elements only the data tells.
   bool has_mask() const {
     return has_mask_;
-  }
-
-  const at::Tensor* first() const {
-    return pairs_.empty() ? nullptr : &pairs_.front().original;
   }
 
  private:
@@ -118,45 +110,40 @@ class Exchange {
     for (const auto& argument : plan_.arguments) {
       const auto& value = stack_[base_ + argument.index];
       if (value.isTensor() && value.toTensor().defined() && on_device(value.toTensor())) {
-        device_ = value.toTensor().device().index();
+        call_.go_to(value.toTensor().device().index());
         return;
       }
       if (argument.kind == Plan::Kind::kDevice && value.isDevice() && value.toDevice().has_index()) {
-        device_ = value.toDevice().index();
+        call_.go_to(value.toDevice().index());
       }
     }
   }
 
-  at::Tensor replace(const at::Tensor& tensor, const Plan::Argument& argument, Call* call) {
-    if (C10_UNLIKELY(!on_device(tensor))) {
-      check_host_tensor(tensor, argument);
-      return tensor;
+  at::Tensor replace(const at::Tensor& tensor, const Plan::Argument& argument) {
+    const auto others = argument.allows_cpu ? HostCall::Others::kHost : HostCall::Others::kScalars;
+    at::Tensor stand_in = call_.before(tensor, argument.index, {argument.read, argument.written, others});
+    if (C10_LIKELY(on_device(tensor))) {
+      pairs_.push_back({tensor, stand_in, &argument});
     }
-    if (call != nullptr && argument.read) {
-      call->input(*tensor.unsafeGetTensorImpl());
-    }
-    at::Tensor stand_in = argument.written ? own_host_view(tensor) : host_view(tensor);
-    pairs_.push_back({tensor, stand_in, &argument});
     return stand_in;
   }
 
-  c10::List<at::Tensor> replace_list(const c10::IValue& value, const Plan::Argument& argument, Call* call) {
+  c10::List<at::Tensor> replace_list(const c10::IValue& value, const Plan::Argument& argument) {
     c10::List<at::Tensor> out;
     const auto tensors = value.toTensorVector();
     out.reserve(tensors.size());
     for (const auto& t : tensors) {
-      out.push_back(t.defined() ? replace(t, argument, call) : t);
+      out.push_back(t.defined() ? replace(t, argument) : t);
     }
     return out;
   }
 
-  c10::List<std::optional<at::Tensor>> replace_optional_list(
-      const c10::IValue& value, const Plan::Argument& argument, Call* call) {
+  c10::List<std::optional<at::Tensor>> replace_optional_list(const c10::IValue& value, const Plan::Argument& argument) {
     c10::List<std::optional<at::Tensor>> out;
     for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector()) {
       if (t && t->defined()) {
         has_mask_ = has_mask_ || t->scalar_type() == c10::kBool || t->scalar_type() == c10::kByte;
-        out.push_back(replace(*t, argument, call));
+        out.push_back(replace(*t, argument));
       } else {
         out.push_back(t);
       }
@@ -164,25 +151,20 @@ class Exchange {
     return out;
   }
 
-  // Scalars that are only read may come from the host; other tensors may not, although a CPU kernel would take them.
-  void check_host_tensor(const at::Tensor& tensor, const Plan::Argument& argument) const {
-    if (tensor.device().is_cpu() && ((tensor.dim() == 0 && !argument.written) || argument.allows_cpu)) {
-      return;
+  at::Tensor result(const at::Tensor& host_result, int16_t from_argument) {
+    if (auto known = original_or_view(host_result, from_argument); known.defined()) {
+      call_.output(known);
+      return known;
     }
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, simacc:",
-        static_cast<int>(device_), " and ", tensor.device().str(), "! (when checking argument for argument ",
-        op_.schema().arguments()[argument.index].name(), " in method ", plan_.info.name, ")");
-  }
-
-  at::Tensor result(const at::Tensor& host_result, int16_t from_argument, Call* call) {
-    at::Tensor out = find_or_wrap(host_result, from_argument);
-    if (call != nullptr) {
-      call->output(*out.unsafeGetTensorImpl());
+    at::Tensor out = call_.after(host_result);
+    if (plan_.returned_argument.size() > 1) {
+      fresh_.emplace_back(host_result.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), out.storage());
     }
     return out;
   }
 
-  at::Tensor find_or_wrap(const at::Tensor& host_result, int16_t from_argument) {
+  // Undefined: a result over bytes of its own.
+  at::Tensor original_or_view(const at::Tensor& host_result, int16_t from_argument) {
     if (from_argument >= 0) {
       for (const auto& pair : pairs_) {
         if (pair.alias.is_same(host_result)) {
@@ -203,43 +185,26 @@ class Exchange {
         }
       }
     }
-    at::Tensor out = wrap(host_result, device_);
-    if (plan_.returned_argument.size() > 1) {
-      fresh_.emplace_back(host_result.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), out.storage());
-    }
-    return out;
+    return {};
   }
 
-  const c10::OperatorHandle& op_;
+  HostCall& call_;
   const Plan& plan_;
   Stack& stack_;
   const size_t base_;
-  c10::DeviceIndex device_ = 0;
   bool has_mask_ = false;
   c10::SmallVector<Pair, 4> pairs_;
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, 0> fresh_;
 };
 
 void run(const c10::OperatorHandle& op, const Plan& plan, Stack* stack) {
-  auto* recorder = plan.recorded ? Recorder::current() : nullptr;
-  std::optional<Call> call;
-  if (recorder != nullptr) {
-    call.emplace(plan.reads_to_host ? kItem : plan.info);
-    for (const auto& attribute : plan.info.attributes) {
-      call->attribute((*stack)[stack->size() - plan.argument_count + attribute.argument]);
-    }
-  }
-  Exchange exchange(op, plan, *stack);
-  exchange.to_host(call ? &*call : nullptr);
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(kAboveKernels);
-    const HostLimitScope limit;
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  }
-  exchange.to_device(call ? &*call : nullptr);
-  if (recorder != nullptr) {
-    recorder->record(*call, plan.synchronizes || (plan.index_masks && exchange.has_mask()));
-  }
+  const OpInfo* as = !plan.recorded ? nullptr : plan.reads_to_host ? &kItem : &plan.op.info();
+  HostCall call(plan.op, as, [&](size_t i) { return (*stack)[stack->size() - plan.argument_count + i]; });
+  Exchange exchange(call, plan, *stack);
+  exchange.to_host();
+  call.compute([&] { op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack); });
+  exchange.to_device();
+  call.record(plan.synchronizes || (plan.index_masks && exchange.has_mask()));
 }
 
 class Kernel final : public c10::OperatorKernel {
@@ -260,58 +225,60 @@ class LikeKernel final : public c10::OperatorKernel {
   explicit LikeKernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
+    std::optional<c10::Device> device;
     for (const auto& argument : plan_->arguments) {
       const auto& value = (*stack)[stack->size() - plan_->argument_count + argument.index];
-      if ((argument.kind == Plan::Kind::kDevice && value.isDevice() && value.toDevice().type() != kDeviceType) ||
-          (argument.kind == Plan::Kind::kTensor && value.isTensor() && value.toTensor().defined() && !on_device(value.toTensor()))) {
+      const auto next = device_of(argument, value);
+      if (next && (next->type() != kDeviceType || (device && next->index() != device->index()))) {
         op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
         return;
       }
+      device = next ? next : device;
     }
     run(op, *plan_, stack);
   }
 
  private:
+  // The device that an argument names or is on; a simacc device without an index is this thread's.
+  static std::optional<c10::Device> device_of(const Plan::Argument& argument, const c10::IValue& value) {
+    if (argument.kind == Plan::Kind::kDevice && value.isDevice()) {
+      const auto device = value.toDevice();
+      return device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device;
+    }
+    if (argument.kind == Plan::Kind::kTensor && value.isTensor() && value.toTensor().defined()) {
+      return value.toTensor().device();
+    }
+    return std::nullopt;
+  }
+
   const Plan* plan_;
 };
-
-AttributeTable& attribute_table() {
-  static auto* table = new AttributeTable;
-  return *table;
-}
-
-const Plan* make_plan(const c10::OperatorHandle& op) {
-  auto* plan = new Plan(op);  // lives as long as the dispatcher: signatures point at its OpInfo
-  const auto& table = attribute_table();
-  const auto found =
-      std::lower_bound(table.begin(), table.end(), plan->info.name, [](const auto& row, const std::string& n) { return row.first < n; });
-  if (found != table.end() && found->first == plan->info.name) {
-    for (const auto& name : found->second) {
-      if (const auto index = op.schema().argumentIndexWithName(name)) {
-        plan->info.attributes.push_back({static_cast<size_t>(*index), name});
-      }
-    }
-  }
-  return plan;
-}
 
 // Operators registered after the device: planned when first called.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
   static std::mutex mutex;
   static std::unordered_map<c10::OperatorName, const Plan*> plans;
-  TORCH_CHECK_NOT_IMPLEMENTED(op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
-      "Could not run '", op.operator_name(), "' on the 'simacc' device: it has no CPU kernel to compute with");
-  const Plan* plan = nullptr;
-  {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+    refuse_operator(c10::toString(op.operator_name()));
+  }
+  const auto plan_of = [&](const Plan* otherwise) {
     const std::lock_guard<std::mutex> lock(mutex);
     auto& slot = plans[op.operator_name()];
-    if (slot == nullptr) {
-      slot = make_plan(op);
-    }
-    plan = slot;
+    return slot = slot == nullptr ? otherwise : slot;
+  };
+  const Plan* plan = plan_of(nullptr);
+  if (C10_UNLIKELY(plan == nullptr)) {
+    plan = plan_of(new Plan(op));  // without the mutex: it takes the interpreter's lock
   }
   run(op, *plan, stack);
+}
+
+constexpr char kSparse[] = "sparse", kSparseCsr[] = "sparse compressed", kQuantized[] = "quantized";
+
+template <const char* Kind>
+void no_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
+  refuse_tensors(Kind, canonical_name(op.operator_name()));
 }
 
 // Operators with kernels of their own in Minimal.cpp and Composite.cpp, or left to their composite.
@@ -344,9 +311,8 @@ torch::CppFunction boxed(const Plan* plan) {
 
 }  // namespace
 
-void register_boxed_kernels(const AttributeTable& attributes) {
-  attribute_table() = attributes;
-  std::sort(attribute_table().begin(), attribute_table().end());
+void register_kernels() {
+  Operator::find_schemas();
   const std::unordered_map<std::string, RegisterTyped> typed(typed_kernels().begin(), typed_kernels().end());
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
@@ -361,9 +327,10 @@ void register_boxed_kernels(const AttributeTable& attributes) {
     if ((!direct && !whole) || returns_views(op->schema())) {
       continue;
     }
-    const Plan* plan = make_plan(*op);
+    const Plan* plan = new Plan(*op);  // as long as the dispatcher
     const auto full_name = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    if (const auto found = typed.find(full_name); found != typed.end() && found->second(library(), name, plan)) {
+    if (const auto found = typed.find(full_name); found != typed.end()) {
+      found->second(library(), name, plan);
       continue;
     }
     const bool names_device = std::any_of(
@@ -372,19 +339,20 @@ void register_boxed_kernels(const AttributeTable& attributes) {
   }
 }
 
-namespace {
-void no_sparse_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "simacc has no sparse tensors, which '", op.operator_name(),
-      "' makes or takes; run this part on the CPU (.cpu()) and move the dense result back");
-}
-}  // namespace
-
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kQuantized>>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparseCsr>>());
+}
+
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_sparse_tensors>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
 }
 
 }  // namespace simacc

@@ -3,7 +3,6 @@
 #include "../runtime/Generator.h"
 #include "OnHost.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/bernoulli.h>
@@ -17,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-const OpInfo kHistc{"aten.histc", {}};
-const OpInfo kNativeDropout{"aten.native_dropout", {}};
+const Operator kHistc("aten::histc");
+const Operator kNativeDropout("aten::native_dropout");
 
 // Which fused attention a CPU would take; without this, attention falls apart into bmm and softmax. The choice
 // looks at sizes and types only, so that it serves tensors without data too (Dynamo's).
@@ -29,7 +28,7 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
 
 // PyTorch's CPU kernel draws from the CPU's default generator; this one draws from the device's.
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
-  auto out = on_host(kNativeDropout, {input}, [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+  const auto compute = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const auto mask_options = in[0].options().dtype(at::kBool);
     if (!train.value_or(true)) {
       return {in[0].clone(), at::ones_like(in[0], mask_options)};
@@ -37,19 +36,21 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
     const double keep = 1 - p;
     const Tensor mask = at::empty_like(in[0], mask_options).bernoulli_(keep, host_generator({}, input.device().index()));
     return {in[0].mul(mask).mul_(keep == 0 ? 0. : 1. / keep), mask};
-  });
+  };
+  auto out = on_host(kNativeDropout, {input}, compute, input, p, train);
   return {out[0], out[1]};
 }
 
 // PyTorch's CPU kernel counts floating point numbers only; accelerators are asked to count integers too
 // (transformers counts tokens per expert so). Doubles hold every integer up to 2^53.
 Tensor histc(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
-  return on_host(kHistc, {self}, [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+  const auto compute = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     if (at::isIntegralType(in[0].scalar_type(), /*includeBool=*/false)) {
       return {at::histc(in[0].to(at::kDouble), bins, min, max).to(in[0].scalar_type())};
     }
     return {at::histc(in[0], bins, min, max)};
-  })[0];
+  };
+  return on_host(kHistc, {self}, compute, self, bins, min, max)[0];
 }
 
 // Whether `tensor.data = other` may change a tensor's device in place. PyTorch knows its own devices

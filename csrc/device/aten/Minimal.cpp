@@ -1,10 +1,9 @@
 // What must exist to make, view and copy a tensor. Everything else is in Boxed.cpp.
-#include "../recorder/Recorder.h"
-#include "../runtime/HostLimit.h"
-#include "Alias.h"
+#include "HostCall.h"
+#include "Refusals.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -21,22 +20,26 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-const OpInfo kCopy{"aten.copy_", {}};
-const OpInfo kCopyToDevice{"simacc.copy_to_device", {}};
-const OpInfo kCopyToHost{"simacc.copy_to_host", {}};
+const Operator kCopy("aten::copy_");
+const OpInfo kCopyToDevice{"simacc.copy_to_device"};
+const OpInfo kCopyToHost{"simacc.copy_to_host"};
 
-void check_factory(c10::ScalarType dtype, optional<c10::Layout> layout, optional<c10::Device> device) {
-  check_device_index(device ? device->index() : c10::DeviceIndex{0});
-  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "simacc has no ", *layout,
-      " tensors; expected layout torch.strided");
-  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(dtype), "simacc has no quantized tensors; got dtype ", dtype,
-      ", use an integer dtype with explicit scales");
+// The device that a factory makes its tensor on.
+c10::DeviceIndex checked_factory(
+    const char* op, c10::ScalarType dtype, optional<c10::Layout> layout, optional<c10::Device> device) {
+  if (layout.value_or(c10::kStrided) != c10::kStrided) {
+    refuse_tensors(c10::str(*layout), op);
+  }
+  if (c10::isQIntType(dtype)) {
+    refuse_tensors("quantized", op);
+  }
+  return index_or_current(device ? device->index() : -1);
 }
 
 Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
     optional<c10::Device> device, optional<bool>, optional<c10::MemoryFormat> memory_format) {
   const auto type = c10::dtype_or_default(dtype);
-  check_factory(type, layout, device);
+  const DeviceScope scope(checked_factory("aten.empty", type, layout, device));
   return at::detail::empty_generic(
       size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type, memory_format);
 }
@@ -44,7 +47,7 @@ Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c1
 Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c10::ScalarType> dtype,
     optional<c10::Layout> layout, optional<c10::Device> device, optional<bool>) {
   const auto type = c10::dtype_or_default(dtype);
-  check_factory(type, layout, device);
+  const DeviceScope scope(checked_factory("aten.empty_strided", type, layout, device));
   return at::detail::empty_strided_generic(
       size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
 }
@@ -60,22 +63,15 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   const bool from_device = on_device(self), to_device = on_device(dst);
   TORCH_CHECK((from_device || self.device().is_cpu()) && (to_device || dst.device().is_cpu()),
       "simacc copies to and from the CPU only, got ", self.device(), " to ", dst.device());
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    (to_device ? own_host_view(dst) : dst).copy_(from_device ? host_view(self) : self);
-  }
-  auto* recorder = Recorder::current();
-  if (recorder == nullptr) {
-    return dst;
-  }
-  Call call(from_device && to_device ? kCopy : from_device ? kCopyToHost : kCopyToDevice);
-  if (from_device) {
-    call.input(*self.unsafeGetTensorImpl());
-  }
+  const OpInfo& as = from_device && to_device ? kCopy.info() : from_device ? kCopyToHost : kCopyToDevice;
+  HostCall call(kCopy, &as, [&](size_t i) { return c10::impl::boxArgs(dst, self, non_blocking).at(i); });  // as copy_'s
+  const Tensor source = call.before(self, 1, {.others = HostCall::Others::kHost});
+  const Tensor target = call.before(dst, 0, {.read = false, .written = true, .others = HostCall::Others::kHost});
+  call.compute([&] { target.copy_(source); });
   if (to_device) {
-    call.output(*dst.unsafeGetTensorImpl());
+    call.output(dst);
   }
-  recorder->record(call, /*synchronizes=*/!to_device && !non_blocking);
+  call.record(/*synchronizes=*/!to_device && !non_blocking);
   return dst;
 }
 
@@ -85,6 +81,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 }
 
 Tensor& set_empty(Tensor& self) {
+  const DeviceScope scope(self.device().index());
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), 0, device_allocator()->allocate(0), device_allocator(), true));
   return at::native::set_storage_cpu_(self, std::move(storage), 0, {0}, {});

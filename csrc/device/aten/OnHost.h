@@ -1,49 +1,31 @@
 // A kernel written here: a function of CPU tensors, run on aliases, recorded as one operator.
 #pragma once
 
-#include "../recorder/Recorder.h"
-#include "../runtime/HostLimit.h"
-#include "Alias.h"
+#include "HostCall.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/boxing/impl/boxing.h>
 
 #include <initializer_list>
 #include <vector>
 
 namespace simacc {
 
-// Calls `compute` with the inputs' CPU aliases (undefined stays undefined) and gives its results,
-// which are new tensors or undefined, to the device.
-template <class Compute>
-std::vector<at::Tensor> on_host(const OpInfo& op, std::initializer_list<at::Tensor> inputs, Compute compute) {
-  std::vector<at::Tensor> aliases, outputs;
-  for (const auto& t : inputs) {
-    TORCH_CHECK(!t.defined() || on_device(t), "Expected all tensors to be on the same device, but found at least two devices, simacc:0 and ",
-        t.device().str(), "! (when checking arguments in method ", op.name, ")");
-    aliases.push_back(t.defined() ? host_view(t) : t);
+// Calls `compute` with the CPU aliases of `inputs`, the first arguments of the operator's schema (undefined stays
+// undefined), and gives its results, which are new tensors or undefined, to the device. `arguments` are all that the
+// kernel was called with.
+template <class Compute, class... Arguments>
+std::vector<at::Tensor> on_host(
+    const Operator& op, std::initializer_list<at::Tensor> inputs, Compute compute, const Arguments&... arguments) {
+  HostCall call(op, &op.info(), [&](size_t i) { return c10::impl::boxArgs<Arguments...>(arguments...).at(i); });
+  std::vector<at::Tensor> aliases;
+  for (const auto& input : inputs) {
+    aliases.push_back(call.before(input, aliases.size(), {.others = HostCall::Others::kNone}));
   }
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    const HostLimitScope limit;
-    outputs = compute(aliases);
+  auto outputs = call.compute([&] { return compute(aliases); });
+  for (auto& output : outputs) {
+    output = call.after(std::move(output));
   }
-  for (auto& t : outputs) {
-    t = t.defined() ? wrap(t, 0) : t;
-  }
-  if (auto* recorder = Recorder::current()) {
-    Call call(op);
-    for (const auto& t : inputs) {
-      if (t.defined()) {
-        call.input(*t.unsafeGetTensorImpl());
-      }
-    }
-    for (const auto& t : outputs) {
-      if (t.defined()) {
-        call.output(*t.unsafeGetTensorImpl());
-      }
-    }
-    recorder->record(call);
-  }
+  call.record();
   return outputs;
 }
 

@@ -50,14 +50,6 @@ bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
 
 }  // namespace
 
-std::string canonical_name(const c10::OperatorName& name) {
-  std::string out = name.name;
-  if (const auto colons = out.find("::"); colons != std::string::npos) {
-    out.replace(colons, 2, ".");
-  }
-  return out;
-}
-
 bool returns_views(const c10::FunctionSchema& schema) {
   const auto& returns = schema.returns();
   return !returns.empty() && std::all_of(returns.begin(), returns.end(), [](const c10::Argument& r) {
@@ -65,9 +57,8 @@ bool returns_views(const c10::FunctionSchema& schema) {
   });
 }
 
-Plan::Plan(const c10::OperatorHandle& op) {
-  const auto& schema = op.schema();
-  info.name = canonical_name(op.operator_name());
+Plan::Plan(const c10::OperatorHandle& handle) : op(handle) {
+  const auto& schema = handle.schema();
   argument_count = schema.arguments().size();
   for (size_t i = 0; i < argument_count; ++i) {
     const auto& argument = schema.arguments()[i];
@@ -76,8 +67,8 @@ Plan::Plan(const c10::OperatorHandle& op) {
       continue;
     }
     const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    arguments.push_back({static_cast<uint16_t>(i), *kind, !(written && argument.is_out()) && !(i == 0 && info.name == "aten.copy_"),
-        written, takes_host_tensors(info.name, argument.name()), written});
+    arguments.push_back({static_cast<uint16_t>(i), *kind, !(written && argument.is_out()) && !(i == 0 && op.name == "aten.copy_"),
+        written, takes_host_tensors(op.name, argument.name()), written});
   }
   for (const auto& ret : schema.returns()) {
     int16_t from = kFresh;
@@ -92,18 +83,18 @@ Plan::Plan(const c10::OperatorHandle& op) {
     }
     returned_argument.push_back(from);
   }
-  if (info.name == "aten._pack_padded_sequence") {
+  if (op.name == "aten._pack_padded_sequence") {
     returned_argument[1] = kOnHost;  // batch sizes
   }
   static constexpr std::array kMovesNothing{"aten.resize_", "aten.resize_as_", "aten.set_", "aten._fused_sdp_choice",
       "aten.is_set_to", "aten.is_same_size", "aten.empty_like", "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted"};
   recorded = !returns_views(schema) &&
-      std::none_of(kMovesNothing.begin(), kMovesNothing.end(), [&](const char* n) { return info.name == n; });
-  index_masks = info.name == "aten.index" || info.name == "aten.index_put" || info.name == "aten.index_put_" ||
-      info.name == "aten._index_put_impl_" || info.name == "aten._unsafe_index";
-  reads_to_host = info.name == "aten._local_scalar_dense";
+      std::none_of(kMovesNothing.begin(), kMovesNothing.end(), [&](const char* n) { return op.name == n; });
+  index_masks = op.name == "aten.index" || op.name == "aten.index_put" || op.name == "aten.index_put_" ||
+      op.name == "aten._index_put_impl_" || op.name == "aten._unsafe_index";
+  reads_to_host = op.name == "aten._local_scalar_dense";
   synchronizes = reads_to_host ||
-      (!index_masks && (has_tag(op, at::Tag::data_dependent_output) || has_tag(op, at::Tag::dynamic_output_shape)));
+      (!index_masks && (has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape)));
 }
 
 }  // namespace simacc

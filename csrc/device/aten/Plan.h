@@ -1,9 +1,7 @@
 // What a boxed kernel needs to know of an operator's schema, read once.
 #pragma once
 
-#include "../recorder/Signature.h"
-
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "Operator.h"
 
 #include <cstdint>
 #include <string>
@@ -25,21 +23,18 @@ struct Plan {
 
   static constexpr int16_t kFresh = -1;   // a new tensor, or a view
   static constexpr int16_t kOnHost = -2;  // a tensor that stays on the host, as PyTorch wants it there
+  Operator op;
   // Per return: the argument it is (a mutated tensor handed back), or one of the above.
   std::vector<int16_t> returned_argument;
   std::vector<Argument> arguments;
-  OpInfo info;
   size_t argument_count = 0;
   bool recorded = true;        // false: moves no data (views, resize_)
   bool synchronizes = false;   // the host needs a value or a size that only the data tells
   bool index_masks = false;    // synchronizes where an index is a mask
   bool reads_to_host = false;  // .item(): recorded as a copy to the host
 
-  explicit Plan(const c10::OperatorHandle& op);
+  explicit Plan(const c10::OperatorHandle& handle);
 };
-
-// "aten::add.out" as "aten.add": what cost rules and traces call an operator.
-std::string canonical_name(const c10::OperatorName& name);
 
 // Whether every tensor the schema returns is a view of an argument that it does not write.
 bool returns_views(const c10::FunctionSchema& schema);

@@ -11,10 +11,10 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-const OpInfo kLstmCell{"aten._thnn_fused_lstm_cell", {}};
-const OpInfo kLstmCellBackward{"aten._thnn_fused_lstm_cell_backward_impl", {}};
-const OpInfo kGruCell{"aten._thnn_fused_gru_cell", {}};
-const OpInfo kGruCellBackward{"aten._thnn_fused_gru_cell_backward", {}};
+const Operator kLstmCell("aten::_thnn_fused_lstm_cell");
+const Operator kLstmCellBackward("aten::_thnn_fused_lstm_cell_backward_impl");
+const Operator kGruCell("aten::_thnn_fused_gru_cell");
+const Operator kGruCellBackward("aten::_thnn_fused_gru_cell_backward");
 
 Tensor with_bias(const Tensor& gates, const Tensor& bias) {
   return bias.defined() ? gates + bias : gates;
@@ -33,7 +33,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Te
         const Tensor i = gates[0].sigmoid(), f = gates[1].sigmoid(), g = gates[2].tanh(), o = gates[3].sigmoid();
         const Tensor cy = (f * in[2]).add_(i * g);
         return {o * cy.tanh(), cy, at::cat({i, f, g, o}, 1)};
-      });
+      },
+      input_gates, hidden_gates, cx, input_bias, hidden_bias);
   return {out[0], out[1], out[2]};
 }
 
@@ -51,7 +52,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const optional<Tensor>& gr
                                               grad_h * tanh_c * o * (1 - o)},
             1);
         return {grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor()};
-      });
+      },
+      grad_hy, grad_cy, cx, cy, workspace, has_bias);
   return {out[0], out[1], out[2]};
 }
 
@@ -64,7 +66,8 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
         const Tensor r = (from_hidden[0] + from_input[0]).sigmoid(), z = (from_hidden[1] + from_input[1]).sigmoid();
         const Tensor n = (from_input[2] + r * from_hidden[2]).tanh();
         return {(in[2] - n).mul_(z).add_(n), at::cat({r, z, n, in[2], from_hidden[2]}, 1)};
-      });
+      },
+      input_gates, hidden_gates, hx, input_bias, hidden_bias);
   return {out[0], out[1]};
 }
 
@@ -79,7 +82,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
     const Tensor grad_r = grad_n * y * r * (1 - r);
     const Tensor grad_input = at::cat({grad_r, grad_z, grad_n}, 1), grad_hidden = at::cat({grad_r, grad_z, grad_n * r}, 1);
     return {grad_input, grad_hidden, in[0] * z, has_bias ? grad_input.sum(0) : Tensor(), has_bias ? grad_hidden.sum(0) : Tensor()};
-  });
+  },
+      grad_hy, workspace, has_bias);
   return {out[0], out[1], out[2], out[3], out[4]};
 }
 

@@ -40,23 +40,13 @@
 
 namespace simacc {
 
-void check_host_scalar(const at::Tensor& tensor, const Plan& plan, c10::DeviceIndex device, bool written) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0 && !written,
-      "Expected all tensors to be on the same device, but found at least two devices, simacc:", static_cast<int>(device), " and ",
-      tensor.device().str(), "! (when checking arguments in method ", plan.info.name, ")");
-}
-
 namespace {
 
 template <class Op>
-bool add_typed(torch::Library& library, const c10::OperatorName& name, const Plan* plan) {
-  if (!plan->info.attributes.empty()) {
-    return false;
-  }
+void add_typed(torch::Library& library, const c10::OperatorName& name, const Plan* plan) {
   Typed<Op>::plan = plan;
   const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   library.impl(full.c_str() + 6, &Typed<Op>::kernel);  // without "aten::"
-  return true;
 }
 
 template <class Op>

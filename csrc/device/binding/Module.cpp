@@ -1,6 +1,8 @@
 // simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
 #include "../aten/Boxed.h"
+#include "../aten/Operator.h"
 #include "../recorder/Recorder.h"
+#include "../runtime/Block.h"
 #include "../runtime/Generator.h"
 #include "../runtime/Hooks.h"
 #include "../runtime/HostLimit.h"
@@ -39,6 +41,9 @@ py::object attribute_value(const c10::IValue& value) {
   if (value.isIntList()) {
     return py::tuple(py::cast(value.toIntVector()));
   }
+  if (value.isDoubleList()) {
+    return py::tuple(py::cast(value.toDoubleVector()));
+  }
   if (value.isBoolList()) {
     const auto list = value.toBoolList();
     py::tuple out(list.size());
@@ -65,7 +70,7 @@ py::list signatures_since(size_t first) {
     for (const auto& [name, value] : s.attributes) {
       attributes.append(py::make_tuple(name, attribute_value(value)));
     }
-    out.append(py::make_tuple(s.name, describe(s.inputs), describe(s.outputs), py::tuple(attributes)));
+    out.append(py::make_tuple(s.name, describe(s.inputs), describe(s.outputs), py::tuple(attributes), s.declared));
   }
   return out;
 }
@@ -93,7 +98,7 @@ py::dict memory(c10::DeviceIndex device) {
 }
 
 // Python functions that native threads call: with the GIL, and never destroyed.
-void set_callbacks(py::function root_is_full, py::function event_ps) {
+void set_callbacks(py::function root_is_full, py::function event_ps, py::function declared_attributes) {
   callbacks().root_is_full = [f = new py::function(std::move(root_is_full))] {
     const py::gil_scoped_acquire gil;
     (*f)();
@@ -101,6 +106,10 @@ void set_callbacks(py::function root_is_full, py::function event_ps) {
   callbacks().event_ps = [f = new py::function(std::move(event_ps))](int64_t token, int64_t event) {
     const py::gil_scoped_acquire gil;
     return (*f)(token, event).cast<int64_t>();
+  };
+  callbacks().declared_attributes = [f = new py::function(std::move(declared_attributes))](const std::string& op) {
+    const py::gil_scoped_acquire gil;
+    return (*f)(op).cast<std::vector<std::string>>();
   };
 }
 
@@ -110,9 +119,9 @@ py::tuple drain(Recorder& recorder) {
       as_array(std::move(tape.tensors)));
 }
 
-void initialize(const AttributeTable& attributes) {
+void initialize() {
   install_host_limit();
-  register_boxed_kernels(attributes);
+  register_kernels();
 }
 
 }  // namespace
@@ -122,7 +131,8 @@ PYBIND11_MODULE(_device, m) {
   using namespace simacc;
   m.doc() = "The simacc device for PyTorch (PrivateUse1): storage, kernels and the native recorder.";
   register_hooks();  // so that torch.accelerator knows the device before its first use
-  m.def("initialize", &initialize, "Register the device's kernels. Once per process, before the first tensor.");
+  m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
+  m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
   m.def("set_initializer", [](py::function f) {
     callbacks().initialize = [kept = new py::function(std::move(f))] {
       const py::gil_scoped_acquire gil;
@@ -138,6 +148,9 @@ PYBIND11_MODULE(_device, m) {
   m.def("reset_accumulated_memory", &reset_totals);
   m.def("set_capacity", &set_capacity);
   m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
+  m.def("device_count", [] { return kDeviceCount; });
+  m.def("current_device", &current_device);
+  m.def("exchange_device", &exchange_device);
   m.def("set_phase", [](uint8_t phase) { return std::exchange(thread_state().phase, phase); });
   m.def("pause", [] { ++thread_state().paused; });
   m.def("resume", [] { --thread_state().paused; });

@@ -30,10 +30,10 @@ const int32_t* current_scope(const ThreadState& state) {
 // about to write to it.
 std::atomic<const std::shared_ptr<Recorder>*> everywhere{nullptr};
 
-const OpInfo kSynchronize{"simacc.synchronize", {}};
-const OpInfo kRecordEvent{"simacc.record_event", {}};
-const OpInfo kWaitEvent{"simacc.wait_event", {}};
-const OpInfo kSynchronizeEvent{"simacc.synchronize_event", {}};
+const OpInfo kSynchronize{"simacc.synchronize"};
+const OpInfo kRecordEvent{"simacc.record_event"};
+const OpInfo kWaitEvent{"simacc.wait_event"};
+const OpInfo kSynchronizeEvent{"simacc.synchronize_event"};
 
 }  // namespace
 

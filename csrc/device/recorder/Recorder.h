@@ -120,6 +120,7 @@ struct Callbacks {
   std::function<void()> initialize;  // loads the rest of the device; set when the library is loaded
   std::function<void()> root_is_full;
   std::function<int64_t(int64_t token, int64_t event)> event_ps;
+  std::function<std::vector<std::string>(const std::string& op)> declared_attributes;  // what its cost rule reads
 };
 Callbacks& callbacks();
 int64_t event_ps(Mark& mark);

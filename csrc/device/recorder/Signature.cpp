@@ -64,6 +64,12 @@ void Call::attribute(const c10::IValue& value) {
     for (const bool b : list) {
       words_.push_back(b);
     }
+  } else if (value.isDoubleList()) {
+    const auto list = value.toDoubleVector();
+    words_.append({8, static_cast<int64_t>(list.size())});
+    for (const double d : list) {
+      words_.push_back(std::bit_cast<int64_t>(d));
+    }
   } else if (value.isString()) {
     words_.append({6, static_cast<int64_t>(std::hash<std::string>{}(value.toStringRef()))});
   } else {
@@ -80,7 +86,7 @@ void Call::event(int64_t id, bool recorded) {
 }
 
 Signature Call::describe() const {
-  Signature out{op_.name, {}, {}, {}};
+  Signature out{op_.name, {}, {}, {}, op_.declared};
   for (size_t i = 0; i < attribute_values_.size(); ++i) {
     out.attributes.emplace_back(op_.attributes[i].name, attribute_values_[i]);
   }

@@ -2,9 +2,10 @@
 // (operator, declared attributes, dtypes, sizes, weight bits); equal keys share one number.
 #pragma once
 
-#include "../runtime/Block.h"
+#include "Ids.h"
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -25,16 +26,18 @@ struct Signature {
   std::string name;
   std::vector<TensorMeta> inputs, outputs;
   std::vector<std::pair<std::string, c10::IValue>> attributes;
+  std::vector<std::string> declared;
 };
 
-// An operator as the recorder knows it. `attributes` are the call arguments its cost rule declares.
+// An operator as the recorder knows it, never changed and never freed: its address begins the key of every call.
 struct OpInfo {
   std::string name;  // canonical: aten.mm, simacc.copy_to_host
   struct Attribute {
     size_t argument;
     std::string name;
   };
-  std::vector<Attribute> attributes;
+  std::vector<Attribute> attributes = {};    // the call arguments that its cost rule reads
+  std::vector<std::string> declared = {};  // what the rule asked for, whether the schema has it or not
 };
 
 // One call on its way to the tape.
@@ -45,13 +48,13 @@ class Call {
   }
 
   void attribute(const c10::IValue& value);
-  void input(const c10::TensorImpl& tensor) {
+  void input(const c10::TensorImpl& tensor, StorageMark storage) {
     ++inputs_;
-    tensor_words(tensor);
+    tensor_words(tensor, storage);
   }
-  void output(const c10::TensorImpl& tensor) {
+  void output(const c10::TensorImpl& tensor, StorageMark storage) {
     ++outputs_;
-    tensor_words(tensor);
+    tensor_words(tensor, storage);
   }
   // An event: a zero-byte tensor whose id is the event's.
   void event(int64_t id, bool recorded);
@@ -68,16 +71,15 @@ class Call {
   Signature describe() const;
 
  private:
-  void tensor_words(const c10::TensorImpl& tensor) {
-    const Block* block = block_of(tensor);
+  void tensor_words(const c10::TensorImpl& tensor, StorageMark storage) {
     const auto sizes = tensor.sizes();
     words_.push_back(static_cast<int64_t>(tensor.dtype().toScalarType()) |
-        (static_cast<int64_t>(block != nullptr && block->weight.load(std::memory_order_relaxed)) << 8) |
+        (static_cast<int64_t>(storage.weight) << 8) |
         (static_cast<int64_t>(sizes.size()) << 16));
     for (const int64_t n : sizes) {  // few: a call to memmove costs more
       words_.push_back(n);
     }
-    ids_.push_back(block != nullptr ? block->id : -1);
+    ids_.push_back(storage.id);
   }
 
   const OpInfo& op_;

@@ -52,7 +52,7 @@ void charge(c10::DeviceIndex device, int64_t bytes) {
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    const auto device = c10::Device(kDeviceType, 0);
+    const auto device = c10::Device(kDeviceType, current_device());
     if (bytes >= kLargeAllocation) {
       check_host_can_hold(bytes);
     }
@@ -140,11 +140,6 @@ void delete_block(void* block) {
   delete static_cast<Block*>(block);
 }
 
-int64_t next_id() {
-  static std::atomic<int64_t> serial{0};
-  return serial.fetch_add(1, std::memory_order_relaxed);
-}
-
 c10::Storage adopt(c10::Storage host, c10::DeviceIndex device) {
   const size_t bytes = host.nbytes();
   void* data = host.mutable_data();
@@ -159,11 +154,6 @@ c10::Storage host_storage(const c10::StorageImpl& storage) {
   }
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
       c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)), /*allocator=*/nullptr, /*resizable=*/false));
-}
-
-void check_device_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index < kDeviceCount, "expected a simacc device index below ", static_cast<int>(kDeviceCount), ", got ",
-      static_cast<int>(index));
 }
 
 void refresh(c10::StorageImpl& device_storage) {

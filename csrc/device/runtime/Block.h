@@ -2,6 +2,9 @@
 // same bytes: CPU kernels run on it in place, so nothing is ever copied between the two.
 #pragma once
 
+#include "../recorder/Ids.h"
+#include "Devices.h"
+
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 
@@ -10,9 +13,6 @@
 #include <utility>
 
 namespace simacc {
-
-inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-inline constexpr c10::DeviceIndex kDeviceCount = 1;
 
 struct Block {
   c10::Storage host;
@@ -35,12 +35,6 @@ struct MemoryUse {
 
 void delete_block(void* block);
 
-// The next serial number, shared by storages and events so that a trace has one id space.
-int64_t next_id();
-
-// Raises for an index that no device has.
-void check_device_index(c10::DeviceIndex index);
-
 // The Block behind a device storage; null for memory that PyTorch only borrowed (at::from_blob, which
 // writes storages to files).
 inline Block* block_of(const c10::StorageImpl& storage) {
@@ -50,6 +44,12 @@ inline Block* block_of(const c10::StorageImpl& storage) {
 
 inline Block* block_of(const c10::TensorImpl& tensor) {
   return block_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+}
+
+// What a row says of a tensor's storage.
+inline StorageMark mark_of(const c10::TensorImpl& tensor) {
+  const Block* block = block_of(tensor);
+  return block == nullptr ? StorageMark{} : StorageMark{block->id, block->weight.load(std::memory_order_relaxed)};
 }
 
 // The host storage over a device storage's bytes.

@@ -58,12 +58,11 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
     }
     return made;
   }();
-  return generators.at(device < 0 ? 0 : device);
+  return generators.at(index_or_current(device));
 }
 
 at::Generator new_generator(c10::DeviceIndex device) {
-  check_device_index(device);
-  return at::make_generator<GeneratorImpl>(device < 0 ? 0 : device, at::detail::createCPUGenerator());
+  return at::make_generator<GeneratorImpl>(index_or_current(device), at::detail::createCPUGenerator());
 }
 
 at::Generator host_generator(const at::Generator& generator, c10::DeviceIndex device) {

@@ -3,7 +3,7 @@
 // The device has one in-order queue. A stream adds dependencies (wait_event), never overlap; an event
 // is a position in the queue whose time is the completion frontier there.
 #include "../recorder/Recorder.h"
-#include "Block.h"
+#include "Devices.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -25,16 +25,19 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return kDeviceType;
   }
   c10::Device exchangeDevice(c10::Device device) const override {
-    check(device);
-    return current();
+    check_type(device);
+    return {kDeviceType, exchange_device(device.index())};
   }
   c10::Device getDevice() const override {
-    return current();
+    return {kDeviceType, current_device()};
   }
   void setDevice(c10::Device device) const override {
-    check(device);
+    check_type(device);
+    exchange_device(device.index());
   }
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    exchange_device(device.index());  // it was this thread's before, so that it cannot raise
+  }
   c10::DeviceIndex deviceCount() const noexcept override {
     return kDeviceCount;
   }
@@ -59,8 +62,8 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override {
     return true;  // see queryEvent
   }
-  void synchronizeStream(const c10::Stream&) const override {
-    synchronizeDevice(0);
+  void synchronizeStream(const c10::Stream& stream) const override {
+    synchronizeDevice(stream.device_index());  // the device has one queue
   }
   void synchronizeDevice(const c10::DeviceIndex) const override {
     if (auto* recorder = Recorder::current()) {
@@ -98,12 +101,8 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 
  private:
-  static c10::Device current() {
-    return {kDeviceType, 0};
-  }
-  static void check(c10::Device device) {
-    TORCH_CHECK(device.type() == kDeviceType && device.index() < kDeviceCount, "expected a simacc device with an index below ",
-        static_cast<int>(kDeviceCount), ", got ", device);
+  static void check_type(c10::Device device) {
+    TORCH_CHECK(device.type() == kDeviceType, "expected a simacc device, got ", device);
   }
 };
 

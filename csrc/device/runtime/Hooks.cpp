@@ -79,18 +79,16 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return kDeviceCount;
   }
   void setCurrentDevice(c10::DeviceIndex device) const override {
-    check_device_index(device);
+    exchange_device(device);
   }
   c10::DeviceIndex getCurrentDevice() const override {
-    return 0;
+    return current_device();
   }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
-    check_device_index(device);
-    return 0;
+    return exchange_device(device);
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
-    check_device_index(device);
-    return 0;
+    return exchange_device(device);
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
     return default_generator(device);
@@ -99,7 +97,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return new_generator(device);
   }
   at::Device getDeviceFromPtr(void*) const override {
-    return {kDeviceType, 0};
+    return {kDeviceType, current_device()};  // every device's memory is the host's
   }
   bool isPinnedPtr(const void* data) const override {
     return PinnedAllocator::contains(data);

@@ -1,0 +1,94 @@
+"""The machine that simacc tensors are timed on, and its clock. The device is loaded before any of this is called,
+except `choose`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from simdevice.devices import Device, get
+from simdevice.errors import SpecError
+from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.session import LiveSession
+from simdevice.units import PS_PER_S
+
+__all__ = ["add_time", "choose", "current_device", "default_device", "pin", "totals", "use"]
+
+_DEFAULT_DEVICE = "h100"
+
+
+def default_device() -> str:
+    """What is simulated where nobody says: SIMACC_DEVICE, else "h100"."""
+    return os.environ.get("SIMACC_DEVICE", _DEFAULT_DEVICE)
+
+
+def choose(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: Any) -> Device:
+    """The machine of configure()'s arguments; changes nothing.
+
+    Raises:
+        UnknownNameError, SpecError: no such machine, or one that cannot be.
+    """
+    if numerics is not None:
+        raise SpecError(f"numerics={numerics!r} is not available: only None (the host's own arithmetic) is")
+    return get(default_device() if device is None else device, engine=engine, **overrides)
+
+
+def use(chosen: Device) -> None:
+    """Simulate on this machine. Time starts again at zero; tensors stay. A recording that `follows` is simulated on it
+    from its beginning.
+
+    Raises:
+        SpecError: a recording is open that does not.
+    """
+    native = PROCESS.native
+    with PROCESS.lock:
+        if PROCESS.pinned:
+            print(
+                f"simacc: configure({chosen.name!r}) changes nothing: --device chose {PROCESS.device.name}",
+                file=sys.stderr,
+            )
+            return
+        following = [session for session in PROCESS.open.values() if session is not PROCESS.root]
+        if not all(session.follows for session in following):
+            raise SpecError("configure() inside a record() block: choose the device before recording")
+        for index in range(native.device_count()):
+            native.set_capacity(index, chosen.memory_capacity_bytes, chosen.name)
+        PROCESS.device = chosen
+        for session in PROCESS.open.values():
+            session.flush()
+            session.resolve_events()
+        PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=False)
+        PROCESS.open = {session.recorder.token: session for session in (PROCESS.root, *following)}
+        for session in following:
+            session.start_again()
+
+
+@contextmanager
+def pin() -> Iterator[None]:
+    """Inside, configure() changes nothing and says so."""
+    PROCESS.pinned = True
+    try:
+        yield
+    finally:
+        PROCESS.pinned = False
+
+
+def current_device() -> Device:
+    """The machine itself."""
+    return PROCESS.device
+
+
+def totals() -> dict[str, float]:
+    """Simulated seconds and operators since the device was configured, outside and inside of record()."""
+    with PROCESS.lock:
+        return {"time_s": PROCESS.root.frontier_ps() / PS_PER_S, "operators": PROCESS.root.operators}
+
+
+def add_time(ps: int) -> None:
+    """Let simulated time pass for work that no tape holds: a compiled graph on tensors of another device. Recordings
+    that are open don't see it."""
+    with PROCESS.lock:
+        PROCESS.root.base_ps += ps

@@ -1,0 +1,55 @@
+"""What the live device keeps once per process. State only: the files that change it say how. Imports nothing heavy,
+since `torch.simacc` reads it at `import torch`."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simdevice.costs import Rule
+    from simdevice.devices import Device
+    from simdevice.records import OpTable
+    from simdevice.torch_backend.session import LiveSession
+
+__all__ = ["PROCESS", "Process", "scope_number"]
+
+
+class Process:
+    """1. Before the first use of the device: only `seed`, if one was set. 2. While bootstrap works: `native` is there.
+    3. Afterwards `ready`: kernels are registered, a machine is chosen, and everything else is there."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.ready = False
+        self.native: Any = None  # the module simdevice._device
+        self.seed: int | None = None  # torch.manual_seed before the device was loaded: it waits for the generators
+
+        # The machine.
+        self.device: Device
+        self.pinned = False  # configure() changes nothing: the command line chose
+
+        # Signatures and scopes, in the native half's numbering.
+        self.table: OpTable
+        self.indices = array("i")  # of a native signature, its index in the table
+        self.rules: dict[str, Rule] = {}  # those that the native half was told of
+        self.scopes = [""]
+        self.scope_numbers = {"": 0}
+
+        # What records: the root and every open recording, by the native recorder's token.
+        self.root: LiveSession
+        self.open: dict[int, LiveSession] = {}
+
+
+PROCESS = Process()
+
+
+def scope_number(path: str) -> int:
+    """The number of a module path; the native tape holds these."""
+    with PROCESS.lock:
+        number = PROCESS.scope_numbers.get(path)
+        if number is None:
+            number = PROCESS.scope_numbers[path] = len(PROCESS.scopes)
+            PROCESS.scopes.append(path)
+        return number

@@ -1,0 +1,85 @@
+"""A native recorder drained into a device session, lazily and in batches.
+
+Nothing here runs inside an operator call, except when a program never asks for time: then the root
+tape is simulated every quarter of a million operators, to keep memory bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simdevice.records import Rows
+from simdevice.torch_backend.host_storages import HostStorages
+from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.signatures import follow_rules, intern_new
+
+__all__ = ["LiveSession", "event_ps", "innermost", "root_is_full"]
+
+
+class LiveSession:
+    """A native recorder with the session that turns its rows into time."""
+
+    def __init__(self, recorder: Any, *, base_ps: int, keep: bool, follows: bool = False) -> None:
+        self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
+        self.session = PROCESS.device.open(PROCESS.table, keep=keep)
+        self.operators = 0
+        self.host_storages = HostStorages(PROCESS.native.next_id)
+        self._keep = keep
+        self._rows: list[Rows] = []
+
+    def flush(self) -> None:
+        """Simulate what was recorded since the last flush."""
+        with PROCESS.lock:
+            signature, *rest = self.recorder.drain()
+            intern_new()
+            self.feed(Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *rest))
+            self.session.forget_events(self.recorder.drain_released_events())
+            follow_rules()
+
+    def feed(self, rows: Rows) -> None:
+        if len(rows):
+            self.session.submit(rows)
+            self.operators += len(rows)
+            if self._keep:
+                self._rows.append(rows)
+
+    def start_again(self) -> None:
+        """Simulate what was recorded so far on the machine that is current now."""
+        self.base_ps, self.session = 0, PROCESS.device.open(PROCESS.table, keep=True)
+        for rows in self._rows:
+            self.session.submit(rows)
+
+    def frontier_ps(self) -> int:
+        """Absolute completion frontier of everything recorded so far."""
+        self.flush()
+        return self.base_ps + int(self.session.frontier_ps)
+
+    def event_ps(self, event: int) -> int:
+        self.flush()
+        return self.base_ps + int(self.session.event_ps(event))
+
+    def resolve_events(self) -> None:
+        """Tell events that outlive this session when they were."""
+        for mark in self.recorder.unresolved_events():
+            mark.resolve(self.event_ps(mark.id))
+
+    def rows(self) -> Rows:
+        return Rows.concatenate(self._rows)
+
+
+def innermost() -> LiveSession:
+    """This thread's innermost open recording, else the root. Under the process's lock."""
+    return PROCESS.open.get(PROCESS.native.Recorder.innermost().token, PROCESS.root)
+
+
+def root_is_full() -> None:
+    """The native half calls this when the root's tape has grown long."""
+    PROCESS.root.flush()
+
+
+def event_ps(token: int, event: int) -> int:
+    """When an event of this recorder was, for the native half."""
+    with PROCESS.lock:
+        return PROCESS.open[token].event_ps(event)
