@@ -88,7 +88,7 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
     def run(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
         """Run a graph and add its plan's rows, over the storages that its arguments and results have."""
         seen = [self._storages.of(a) if isinstance(a, torch.Tensor) else (-1, False) for a in args]
-        plan = graph.plan(args, [is_weight for _, is_weight in seen], self._costs)
+        plan = graph.calls(args, [is_weight for _, is_weight in seen], self._costs)
         self._running = True
         try:
             with self._counting():

@@ -30,7 +30,6 @@ __all__ = [
     "Graph",
     "GraphCalls",
     "Observer",
-    "Plan",
     "branch_of",
     "breaks",
     "graph_scope",
@@ -68,10 +67,6 @@ class GraphCalls:
     marks: Marks = field(default_factory=dict)
 
 
-Plan = GraphCalls
-"""The name that the live backend imports it by."""
-
-
 @dataclass
 class Graph:
     """One lowered graph; `phase` is "forward" or "backward". Its calls are found when it first runs, and kept."""
@@ -89,7 +84,7 @@ class Graph:
     def _listed(self) -> tuple[list[records.Node], Numbers]:
         return listed(self.module, graph_scope)
 
-    def plan(self, args: Sequence[Any], weights: Sequence[bool], costs: Costs) -> GraphCalls:
+    def calls(self, args: Sequence[Any], weights: Sequence[bool], costs: Costs) -> GraphCalls:
         """What a run on these arguments does; `weights` says which of them are parameters.
 
         Raises:

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from simdevice.costs import Costs
 from simdevice.devices import Device, get
 from simdevice.errors import SpecError
-from simdevice.frontends.plans import Graph, Plan, branch_of, breaks, graph_scope, lowering
+from simdevice.frontends.plans import Graph, GraphCalls, branch_of, breaks, graph_scope, lowering
 from simdevice.frontends.storages import StorageIds
 from simdevice.records import OpTable, Origin, Rows, Trace, TraceBuilder
 from simdevice.torch_backend import machine, recording, scopes
@@ -95,7 +95,7 @@ class _Observer:
     def __init__(self, device: Device | None, *, on_simacc: bool) -> None:
         self._device, self._on_simacc = device, on_simacc
         self._storages = StorageIds()  # holds parameters' addresses, not their data
-        self._times: dict[tuple[int, int], tuple[Plan, Device, int]] = {}  # what is kept keeps its id
+        self._times: dict[tuple[int, int], tuple[GraphCalls, Device, int]] = {}  # what is kept keeps its id
 
     def captured(self, module: GraphModule, example: Sequence[Any]) -> None:
         branch = branch_of(module)
@@ -113,7 +113,7 @@ class _Observer:
             with _Totals.lock:
                 _Totals.runs += 1
             return _recorded(graph.module, args)
-        plan = graph.plan(args, [self._is_weight(a) for a in args], Costs())
+        plan = graph.calls(args, [self._is_weight(a) for a in args], Costs())
         results: Sequence[Any] = graph.module.forward(*args)
         native()  # the time passes on the device's clock, used or not
         took_ps = self._time_ps(plan, self._device or machine.current_device())
@@ -124,7 +124,7 @@ class _Observer:
             machine.add_time(took_ps)
         return results
 
-    def _time_ps(self, plan: Plan, device: Device) -> int:
+    def _time_ps(self, plan: GraphCalls, device: Device) -> int:
         found = self._times.get((id(plan), id(device)))
         if found is None:
             found = self._times[id(plan), id(device)] = (plan, device, device.run(_trace(plan)).makespan_ps)
@@ -139,7 +139,7 @@ class _Observer:
             return False
 
 
-def _trace(plan: Plan) -> Trace:
+def _trace(plan: GraphCalls) -> Trace:
     """The plan's operators as a trace, as a device takes them."""
     builder = TraceBuilder(OpTable(Costs()))
     for call in plan.calls:
@@ -147,7 +147,9 @@ def _trace(plan: Plan) -> Trace:
     return builder.finish(Origin("compile", notes=plan.notes))
 
 
-def _rows(plan: Plan, args: Sequence[Any], results: Sequence[Any], table: OpTable, storages: HostStorages) -> Rows:
+def _rows(
+    plan: GraphCalls, args: Sequence[Any], results: Sequence[Any], table: OpTable, storages: HostStorages
+) -> Rows:
     """The plan's operators, over the storages of this run; without views, as the live device records."""
     place: dict[int, int] = {}
     for inner, value in zip((*plan.inputs, *plan.outputs), (*args, *results), strict=True):

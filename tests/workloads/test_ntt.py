@@ -6,14 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sympy import isprime
-from sympy.discrete.transforms import intt as sympy_intt
-from sympy.discrete.transforms import ntt as sympy_ntt
-from sympy.ntheory import primitive_root as sympy_primitive_root
-
-from simdevice.workloads.ntt import (
+from golden_ntt import (
     intt,
     is_prime,
     negacyclic_product,
@@ -21,8 +14,15 @@ from simdevice.workloads.ntt import (
     primes,
     primitive_root,
     rns_product,
-    rns_product_trace,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import isprime
+from sympy.discrete.transforms import intt as sympy_intt
+from sympy.discrete.transforms import ntt as sympy_ntt
+from sympy.ntheory import primitive_root as sympy_primitive_root
+
+from simdevice.workloads.ntt import rns_product_trace
 
 WORDS = st.integers(0, 2**40)
 
