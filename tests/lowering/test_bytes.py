@@ -342,3 +342,15 @@ def test_gradients_of_a_grouped_transposed_convolution() -> None:
     assert [p.windowed for p in products] == ["a", "b"]
     # both cost the forward: 4 x 25 inputs x 12 weights x 2
     assert [p.flops for p in products] == [2_400, 2_400]
+
+
+def test_a_convolution_that_skips_pixels_reads_its_picture_on_every_machine() -> None:
+    # 1x1 at stride 2 touches a quarter of 64 pixels; rows are read, not pixels: 4 x 64 floats, and 8 x 4 weights
+    call = signature("aten.convolution", [T(1, 4, 8, 8), T(8, 4, 1, 1)], [T(1, 8, 4, 4)], stride=(2, 2), groups=1)
+    cost = Costs()(call)
+    assert cost.bytes_read == 1_024 + 128
+    assert plain(call) == cost.bytes
+    (product,) = cost.products
+    assert product.window is not None
+    assert (product.window.size, product.window.result, product.window.stride) == ((8, 8), (4, 4), (2, 2))
+    assert (product.a_bytes, product.a_loaded) == (256, 256)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from simdevice.costs.arithmetic.basics import ceil_log2, elements, lookup, moved
 from simdevice.costs.registry import streamed
-from simdevice.records import Cost, Signature
+from simdevice.records import Cost, Signature, TensorSpec
 
 __all__ = [
     "MERGE",
@@ -12,11 +14,13 @@ __all__ = [
     "accumulated",
     "creation",
     "elementwise",
+    "fourier",
     "free",
     "gather",
     "merge_sort",
     "movement",
     "norm",
+    "optimizer_step",
     "pick",
     "pooling",
     "reduction",
@@ -86,6 +90,23 @@ def pick(signature: Signature, flops_per_element: int = 0) -> Cost:
     """The first input is the table; as many of its elements are read as are written."""
     picked = elements(signature.outputs)
     return lookup(signature, picked, flops=picked * flops_per_element)
+
+
+def optimizer_step(
+    signature: Signature, flops_per_parameter: int, parameters: int, written: tuple[TensorSpec, ...]
+) -> Cost:
+    """One pass over parameters, gradients and states: all is read, and `written` is what changes."""
+    return moved("elementwise", flops_per_parameter * parameters, signature.inputs, written)
+
+
+def fourier(signature: Signature, samples: int, lengths: Iterable[int], *, real: bool, extra: int = 0) -> Cost:
+    """Radix-2 transforms of `samples` values along dimensions of these lengths, and `extra` FLOPs besides.
+
+    A butterfly is a complex multiplication (6) and two complex additions (4); n/2 * log2 n of them make 5 n log2 n for
+    a line of n, half of that where symmetry of a real side halves the work.
+    """
+    flops = 5 * samples * sum(ceil_log2(length) for length in lengths)
+    return streamed(signature, "fft", (flops // 2 if real else flops) + extra, reason=RADIX_2)
 
 
 def merge_sort(signature: Signature, count: int, length: int, *, passes: int = 0) -> Cost:

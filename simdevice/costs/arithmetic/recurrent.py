@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from simdevice.costs.arithmetic.basics import Place, contraction, product_of, split_evenly
+from simdevice.costs.registry import streamed
 from simdevice.records import INSIDE, Cost, Extra, Product, Signature
 
-__all__ = ["GRU", "LSTM", "RNN", "Cell", "Layer", "layers", "stack_of"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Layer", "cell_gradients", "cell_step", "layers", "stack_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,18 @@ def layers(
         Extra("gates", passes * rows * units * (cell.flops_per_unit + peepholes), staged=True),
     )
     return contraction(signature, "matmul", products, extras)
+
+
+def cell_step(signature: Signature, cell: Cell) -> Cost:
+    """Gates of the input and of the state (batch, gates * units), taken before as products; biases are the vectors
+    after them, 1 per gate and unit each."""
+    gates, biases = signature.inputs[0].numel, [t for t in signature.inputs[2:] if len(t.shape) == 1]
+    return streamed(signature, "elementwise", cell.flops_per_unit * (gates // cell.gates) + gates * len(biases))
+
+
+def cell_gradients(signature: Signature, cell: Cell) -> Cost:
+    """Twice the forward per unit; the first output holds the gradients of all gates."""
+    return streamed(signature, "elementwise", 2 * cell.flops_per_unit * signature.outputs[0].numel // cell.gates)
 
 
 def _input_products(

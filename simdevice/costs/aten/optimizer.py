@@ -5,7 +5,7 @@ The foreach forms (`_foreach_add_`, ...) are elementwise operators and live in `
 
 from __future__ import annotations
 
-from simdevice.costs.arithmetic import elements, moved
+from simdevice.costs.arithmetic import elements, optimizer_step
 from simdevice.costs.aten._common import aten
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
@@ -21,7 +21,7 @@ def _step(signature: Signature, lists: int, flops_per_parameter: int) -> Cost:
     count = len(signature.outputs) // lists
     parameters = elements(signature.outputs[:count])
     written = (*signature.outputs[:count], *signature.outputs[2 * count :])
-    return moved("elementwise", flops_per_parameter * parameters, signature.inputs, written)
+    return optimizer_step(signature, flops_per_parameter, parameters, written)
 
 
 @register(*aten("_fused_adam _fused_adamw"), attributes=("weight_decay", "amsgrad", "maximize"))

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from simdevice.costs.arithmetic.recurrent import GRU, LSTM, RNN, Cell, Layer, layers, stack_of
+from functools import partial
+
+from simdevice.costs.arithmetic.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    Cell,
+    Layer,
+    cell_gradients,
+    cell_step,
+    layers,
+    stack_of,
+)
 from simdevice.costs.aten._common import aten
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
@@ -71,37 +83,9 @@ def rnn(signature: Signature) -> Cost:
 
 # Cells: the products were taken before, as matmuls
 
-
-def _cell(signature: Signature, cell: Cell) -> Cost:
-    """input_gates, hidden_gates of (batch, gates * units), the state, perhaps two biases: 1 per gate and unit each."""
-    gates, biases = signature.inputs[0].numel, [t for t in signature.inputs[2:] if len(t.shape) == 1]
-    return streamed(signature, "elementwise", cell.flops_per_unit * (gates // cell.gates) + gates * len(biases))
-
-
-@register("aten._thnn_fused_lstm_cell")
-def lstm_cell(signature: Signature) -> Cost:
-    """4 gates."""
-    return _cell(signature, LSTM)
-
-
-@register("aten._thnn_fused_gru_cell")
-def gru_cell(signature: Signature) -> Cost:
-    """3 gates."""
-    return _cell(signature, GRU)
-
-
-def _cell_backward(signature: Signature, cell: Cell) -> Cost:
-    """Twice the forward per unit; the first output holds the gradients of all gates."""
-    return streamed(signature, "elementwise", 2 * cell.flops_per_unit * signature.outputs[0].numel // cell.gates)
-
-
-@register(*aten("_thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward"))
-def lstm_cell_backward(signature: Signature) -> Cost:
-    """4 gates."""
-    return _cell_backward(signature, LSTM)
-
-
-@register("aten._thnn_fused_gru_cell_backward")
-def gru_cell_backward(signature: Signature) -> Cost:
-    """3 gates."""
-    return _cell_backward(signature, GRU)
+register("aten._thnn_fused_lstm_cell")(partial(cell_step, cell=LSTM))
+register("aten._thnn_fused_gru_cell")(partial(cell_step, cell=GRU))
+register(*aten("_thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward"))(
+    partial(cell_gradients, cell=LSTM)
+)
+register("aten._thnn_fused_gru_cell_backward")(partial(cell_gradients, cell=GRU))

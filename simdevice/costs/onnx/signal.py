@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simdevice.costs.arithmetic import RADIX_2, ceil_log2, gather, linalg, unknown
+from simdevice.costs.arithmetic import fourier, gather, linalg, unknown
 from simdevice.costs.arithmetic.sampling import mixed, resized
 from simdevice.costs.onnx._common import microsoft, onnx
-from simdevice.costs.registry import register, streamed
+from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
 __all__: list[str] = []
@@ -23,9 +23,8 @@ def dft(signature: Signature) -> Cost:
     axis = int(axis) if axis is not None else -2
     length = max(source.shape[axis], result.shape[axis])
     lines = source.numel // max(source.shape[axis] * source.shape[-1], 1)
-    flops = 5 * lines * length * ceil_log2(length)
     real = source.shape[-1] == 1 or result.shape[-1] == 1
-    return streamed(signature, "fft", flops // 2 if real else flops, reason=RADIX_2)
+    return fourier(signature, lines * length, [length], real=real)
 
 
 @register("onnx.STFT", attributes=("frame_length", "given"))
@@ -38,10 +37,8 @@ def stft(signature: Signature) -> Cost:
     window = dict(zip(signature.attribute("given", ()), signature.inputs, strict=False)).get("window")
     if length is None:
         length = window.numel if window is not None else 2 * (bins - 1)
-    transform = 5 * int(length) * ceil_log2(int(length))
-    real = len(source.shape) < 3 or source.shape[-1] == 1
-    per_frame = (transform // 2 if real else transform) + (int(length) if window is not None else 0)
-    return streamed(signature, "fft", batch * frames * per_frame, reason=RADIX_2)
+    samples, real = batch * frames * int(length), len(source.shape) < 3 or source.shape[-1] == 1
+    return fourier(signature, samples, [int(length)], real=real, extra=samples if window is not None else 0)
 
 
 @register(*microsoft("Irfft Rfft"), attributes=("signal_ndim",))
@@ -49,8 +46,7 @@ def real_transform(signature: Signature) -> Cost:
     """Over the last dimensions, with the real side's lengths; complex values are pairs in a last dimension."""
     real = signature.inputs[0] if signature.name.endswith(".Rfft") else signature.outputs[0]
     dims = real.shape[-(signature.attribute("signal_ndim") or 1) :]
-    flops = 5 * real.numel * sum(ceil_log2(n) for n in dims) // 2
-    return streamed(signature, "fft", flops, reason=RADIX_2)
+    return fourier(signature, real.numel, dims, real=True)
 
 
 @register(*onnx("Resize Upsample"), attributes=("mode", "antialias"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simdevice.costs.arithmetic import contraction, elements, movement, norm
+from simdevice.costs.arithmetic import contraction, elements, movement, norm, optimizer_step
 from simdevice.costs.arithmetic.basics import product_of
 from simdevice.costs.onnx._common import ml
 from simdevice.costs.registry import register, streamed
@@ -45,4 +45,4 @@ _STEPS = {
 def step(signature: Signature) -> Cost:
     """A step of any number of variables; outputs are the variables, then each of their states."""
     per_element, returned = _STEPS[signature.name.rpartition(".")[2]]
-    return streamed(signature, "elementwise", per_element * elements(signature.outputs) // returned)
+    return optimizer_step(signature, per_element, elements(signature.outputs) // returned, signature.outputs)
