@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -15,6 +16,7 @@ from simdevice.engines import Engine
 from simdevice.errors import SimdeviceError
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load_link
 from simdevice.lowering import Lowering, PythonLowering, Rates
+from simdevice.lowering.excess import excess_bytes
 from simdevice.lowering.work import WorkTable
 from simdevice.records import OpTable, Program, Rows, Run, Timeline, Trace
 from simdevice.records.program import UNITS
@@ -76,6 +78,18 @@ class Accelerator(Device):
             program=program,
             timeline=timeline,
         )
+
+    def excess_bytes(self, trace: Trace) -> dict[str, int]:
+        """What a trace's tiles move beyond what its operators read and write, by cause (see lowering/excess.py)."""
+        known: dict[int, Counter[str]] = trace.table.derived.setdefault(self, {})
+        stages = WorkTable.of(trace.table).stages
+        total: Counter[str] = Counter()
+        for index, calls in zip(*np.unique(trace.rows.signature, return_counts=True), strict=True):
+            if index not in known:
+                known[int(index)] = excess_bytes(stages[index], self.rates)
+            for cause, count in known[int(index)].items():
+                total[cause] += int(calls) * count
+        return dict(total)
 
     def lowering(self, table: OpTable) -> Lowering:
         """A lowering for this machine, in the engine's language."""
@@ -159,6 +173,7 @@ class AcceleratorSession(Session):
             bound_names=BOUND_NAMES,
             program=program,
             timeline=timeline,
+            excess_bytes=self._device.excess_bytes(trace),
         )
 
 

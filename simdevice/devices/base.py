@@ -63,6 +63,7 @@ class Session(ABC):
         side: NDArray[np.uint8] | None = None,
         program: Program | None = None,
         timeline: Timeline | None = None,
+        excess_bytes: Mapping[str, int] | None = None,
         crossings: tuple[Crossings, ...] = (),
     ) -> Run:
         """A Run with every field filled, from what a session knows: start, end and busy time of each row, and what
@@ -87,6 +88,7 @@ class Session(ABC):
             device_index=np.zeros(len(trace), np.uint8),
             program=program,
             timeline=timeline,
+            excess_bytes=excess_bytes or {},
             crossings=crossings,
         )
 

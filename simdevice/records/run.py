@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -75,6 +75,7 @@ class Run:
     `memory`, ...). Per row: `bound`, what limited it (index into `bound_names`); `side` (into SIDES);
     `unit` (into ROW_UNITS); `device_index`, which device of several. `spec` is the machine's
     description from `hardware`. `program` and `timeline` are there where the machine has tiles.
+    `excess_bytes` says what the tiles moved beyond what operators read and write, by cause.
     `crossings` holds both directions where a host runs a part of the trace; elsewhere it is empty,
     and what crosses is the trace's copies.
     """
@@ -94,6 +95,7 @@ class Run:
     device_index: NDArray[np.uint8]
     program: Program | None = None
     timeline: Timeline | None = None
+    excess_bytes: Mapping[str, int] = field(default_factory=dict)
     crossings: tuple[Crossings, ...] = ()
 
     def __repr__(self) -> str:
@@ -141,6 +143,7 @@ class Run:
             (self.device, self.makespan_ps, self.bound_names) == (other.device, other.makespan_ps, other.bound_names)
             and self.spec == other.spec
             and dict(self.bounds_ps) == dict(other.bounds_ps)
+            and dict(self.excess_bytes) == dict(other.excess_bytes)
             and self.crossings == other.crossings
             and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in PER_ROW)
             and self.timeline == other.timeline

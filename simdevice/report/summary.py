@@ -31,6 +31,7 @@ class Summary:
 
     `peak_live_bytes` is what is alive at once in the trace, `memory_capacity_bytes` what the machine holds
     (None where a run doesn't say): a trace is timed whether or not it fits.
+    `excess_bytes` is what tiles moved beyond `bytes_read` and `bytes_written`, by cause.
     `utilisation` says how much of the time each resource would have needed at full rate;
     `bounds_s` are the device's whole-trace bounds.
     """
@@ -48,6 +49,7 @@ class Summary:
     weight_bytes: int
     peak_live_bytes: int
     memory_capacity_bytes: int | None
+    excess_bytes: dict[str, int]
     utilisation: dict[str, float]
     bounds_s: dict[str, float]
 
@@ -76,6 +78,7 @@ def summarise(run: Run) -> Summary:
         weight_bytes=total.weight_bytes,
         peak_live_bytes=liveness(trace).peak_bytes,
         memory_capacity_bytes=run.spec.memory_capacity_bytes,
+        excess_bytes=dict(sorted(run.excess_bytes.items(), key=lambda item: -item[1])),
         utilisation={r: run.bounds_ps[r] / makespan for r in RESOURCES if run.bounds_ps.get(r)},
         bounds_s={name: ps / PS_PER_S for name, ps in run.bounds_ps.items()},
     )
@@ -101,6 +104,7 @@ def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
         ("flops", "FLOPs", least + format_count(summary.flops)),
         ("flops_per_s", "rate", f"{least}{format_count(summary.flops_per_s)}/s"),
         ("", "bytes moved", f"{format_bytes(moved)} ({format_bytes(summary.weight_bytes)} of weights)"),
+        ("excess_bytes", "moved besides", ", ".join(f"{n} {_signed(b)}" for n, b in summary.excess_bytes.items())),
         ("peak_live_bytes", "memory", _held(summary)),
         ("utilisation", "utilisation", ", ".join(f"{n} {share:.1%}" for n, share in summary.utilisation.items())),
         ("bounds_s", "bounds", bounds),
@@ -110,6 +114,11 @@ def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
     values |= {"flops_per_s": summary.flops_per_s, "hot_spot": None if spot is None else asdict(spot)}
     facts = [Fact(key, label, values.pop(key, None), text) for key, label, text in shown]
     return (*(Fact(key, value=value) for key, value in values.items()), *facts)
+
+
+def _signed(count: int) -> str:
+    """Bytes that a machine leaves out are less than none."""
+    return f"-{format_bytes(-count)}" if count < 0 else format_bytes(count)
 
 
 def _held(summary: Summary) -> str:

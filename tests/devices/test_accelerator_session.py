@@ -240,3 +240,18 @@ def test_the_memory_bound_counts_what_is_stored_too() -> None:
     run = get("edge-npu").run(made((ADD, (0, 1, 2))))
     # 2 x 51,200 bytes in, 51,200 out, over 25.6 GB/s
     assert run.bounds_ps["memory"] == 153_600 * 10**12 // 25_600_000_000 == 6_000_000
+
+
+def test_a_run_names_what_its_tiles_move_besides() -> None:
+    big = TensorSpec((512, 512), "float32")  # 1 MiB each: cut into blocks by a buffer of 512 KiB
+    product, bias = Signature("aten.addmm", (TensorSpec((512,), "float32"), big, big), (big,)), 512 * 4
+    for name, left_out in (("edge-npu", 0), ("published/edge-npu", -2 * bias)):
+        run = get(name, buffer_bytes="512 KiB").run(made((product, (0, 1, 2, 3)), (product, (0, 3, 2, 4))))
+        assert run.program is not None
+        stored = run.program.column("result_bytes")[run.program.column("store_ticks") > 0].sum()
+        moved = int(run.program.column("operand_bytes").sum() + stored)
+        assert moved == run.trace.bytes + sum(run.excess_bytes.values())
+        assert run.excess_bytes.get("left out", 0) == left_out
+        # halving until three blocks fit 256 KiB: (128, 256, 128); a is read again for 4 blocks of columns, b of rows
+        assert run.excess_bytes["blocks"] == 2 * (3 + 3) * 2**20
+    assert get("h100").run(made((product, (0, 1, 2, 3)))).excess_bytes == {}
