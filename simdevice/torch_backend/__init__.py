@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import atexit
+
 __all__ = ["autoload"]
 
 
@@ -14,12 +16,14 @@ def autoload() -> None:
 
     from simdevice.torch_backend import namespace
     from simdevice.torch_backend.build import load_prebuilt
+    from simdevice.torch_backend.process import leave
 
     if torch._C._get_privateuse1_backend_name() == "simacc":
         return
     backend_registration.rename_privateuse1_backend("simacc")
     torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    atexit.register(leave)
     module = load_prebuilt()
     if module is not None:
         module.set_initializer(_first_use)  # an event may be recorded before the first tensor is made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from simdevice.costs import Costs, registered
@@ -42,4 +43,5 @@ def _first_use() -> None:
     hooks.install(module)
     scopes.prepare(module)
     patches.install()
+    PROCESS.pid = os.getpid()
     PROCESS.ready = True

@@ -3,6 +3,7 @@ since `torch.simacc` reads it at `import torch`."""
 
 from __future__ import annotations
 
+import os
 import threading
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from simdevice.records import OpTable
     from simdevice.torch_backend.session import LiveSession
 
-__all__ = ["PROCESS", "Process", "scope_number"]
+__all__ = ["PROCESS", "Process", "leave", "scope_number"]
 
 
 class Process:
@@ -24,6 +25,7 @@ class Process:
         self.lock = threading.RLock()
         self.ready = False
         self.native: Any = None  # the module simdevice._device
+        self.pid = -1  # of the process that first used the device: a fork has none of its threads
         self.seed: int | None = None  # torch.manual_seed before the device was loaded: it waits for the generators
 
         # The machine.
@@ -43,6 +45,13 @@ class Process:
 
 
 PROCESS = Process()
+
+
+def leave() -> None:
+    """A program's last act may be a backward pass: autograd's threads let go of it before Python finalizes. Registered
+    at `import torch`, so that it runs after what programs registered later."""
+    if PROCESS.ready and PROCESS.pid == os.getpid():
+        PROCESS.native.settle_autograd()
 
 
 def scope_number(path: str) -> int:

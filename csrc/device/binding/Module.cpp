@@ -2,6 +2,7 @@
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
 #include "../recorder/Recorder.h"
+#include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
 #include "../runtime/Generator.h"
 #include "../runtime/Hooks.h"
@@ -148,6 +149,8 @@ PYBIND11_MODULE(_device, m) {
   m.def("reset_accumulated_memory", &reset_totals);
   m.def("set_capacity", &set_capacity);
   m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
+  m.def("settle_autograd", &settle_autograd, py::call_guard<py::gil_scoped_release>(),
+        "Wait until autograd's threads hold no Python object: before Python finalizes.");
   m.def("device_count", [] { return kDeviceCount; });
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
