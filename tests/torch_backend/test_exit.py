@@ -24,6 +24,7 @@ ENDS = {
     "lstm": ("torch.nn.LSTM(64, 8).to('simacc')(x.view(16, 8, 64))[0].sum().backward()", 0),
     "exception": ("layer(x).sum().backward()\nraise SystemExit(3)", 3),
     "atexit": ("import atexit\natexit.register(lambda: layer(x).sum().backward())", 0),
+    "a fork": ("import os\nlayer(x).sum().backward()\nos.fork() and os.wait()", 0),
     "a thread": (
         "import threading\nt = threading.Thread(target=lambda: layer(x).sum().backward())\nt.start(); t.join()",
         0,
