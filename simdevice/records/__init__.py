@@ -2,6 +2,7 @@
 
 from simdevice.records.builder import TraceBuilder
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
+from simdevice.records.outline import Amounts, Outline
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import Crossings, Run
 from simdevice.records.table import OpTable
@@ -16,6 +17,7 @@ __all__ = [
     "PHASES",
     "TIMELINE_FIELDS",
     "UNITS",
+    "Amounts",
     "Cost",
     "Crossings",
     "Extra",
@@ -24,6 +26,7 @@ __all__ = [
     "OpTable",
     "OpView",
     "Origin",
+    "Outline",
     "Product",
     "Program",
     "Rows",
