@@ -16,6 +16,7 @@ from simdevice.devices.accelerator import Accelerator, AcceleratorSession
 from simdevice.engines.python import PythonEngine
 from simdevice.engines.totals import TotalsState
 from simdevice.errors import SimdeviceError, SpecError
+from simdevice.lowering import PythonLowering
 from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
 
 CHECKED = settings(max_examples=40)
@@ -217,8 +218,10 @@ def test_without_the_compiled_engine_the_recurrence_serves(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "simdevice._engine", None)
     monkeypatch.delattr(simdevice, "_engine")
     monkeypatch.delitem(sys.modules, "simdevice.engines.native")
+    monkeypatch.delitem(sys.modules, "simdevice.lowering.native", raising=False)
     device = edge()
     assert device.engine.name == "python"
+    assert device.lowering_kind is PythonLowering
     assert device.run(trace) == expected
     with pytest.raises(
         SimdeviceError, match=r"^engine 'native': the compiled engine is missing \(reinstall simdevice with"
