@@ -14,21 +14,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from simdevice import engines
-from simdevice.analysis.occupancy import buffer_peak
-from simdevice.analysis.stalls import STALLS
-from simdevice.analysis.utilisation import components, hot_spot
-from simdevice.devices.accelerator import Accelerator
+from simdevice.analysis.stalls import STALLS, in_ps
+from simdevice.analysis.utilisation import limit, parts
+from simdevice.devices.outlines import Outlines
 from simdevice.errors import LoweringError, SimdeviceError, SpecError, UnknownNameError
 from simdevice.extras import extra
 from simdevice.files import atomic_write
-from simdevice.hardware import AcceleratorSpec, LinkSpec, load, load_link
-from simdevice.records import Trace
+from simdevice.hardware import AcceleratorSpec, load, load_link
+from simdevice.lowering import Rates, fastest
+from simdevice.records import Outline, Trace
 from simdevice.report.pareto import SweepTable, check_ending
+from simdevice.units import PS_PER_S, exact
 
 __all__ = ["RESULTS", "Range", "check", "points", "sweep"]
 
@@ -209,9 +212,10 @@ def _simulated(
 ) -> Iterator[list[Record]]:
     """Each chunk's records, in order, as they are done."""
     if jobs == 1 and backend is None:
-        return (_chunk(trace, spec, engine, chunk) for chunk in chunks)
+        worker = _Worker(trace, spec, engine)
+        return (_chunk(worker, chunk) for chunk in chunks)
     joblib = extra("joblib", "sweep", "a sweep over several processes")
-    tasks = [joblib.delayed(_chunk)(trace, spec, engine, chunk) for chunk in chunks]
+    tasks = [joblib.delayed(_task)(trace, spec, engine, chunk) for chunk in chunks]
     if backend != "ray":
         results: Iterator[list[Record]] = joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")(tasks)
         return results
@@ -227,36 +231,55 @@ def _in_rounds(joblib: Any, tasks: list[Any], jobs: int) -> Iterator[list[Record
             yield from joblib.Parallel()(tasks[i : i + step])
 
 
-def _chunk(trace: Trace, spec: AcceleratorSpec, engine: str, chunk: list[Point]) -> list[Record]:
-    link = load_link(spec.link)
-    return [_record(trace, spec, link, engine, point) for point in chunk]
+def _task(trace: Trace, spec: AcceleratorSpec, engine: str, chunk: list[Point]) -> list[Record]:
+    """What another process does."""
+    return _chunk(_Worker(trace, spec, engine), chunk)
 
 
-def _record(trace: Trace, spec: AcceleratorSpec, link: LinkSpec, engine: str, point: Point) -> Record:
-    """One machine's line of the table."""
-    axes = {name: float(value) if isinstance(value, Fraction) else value for name, value in point.items()}
-    try:
-        machine = spec.replace(**point)
-        own = link if machine.link == spec.link else load_link(machine.link)
-        run = Accelerator(machine, own, engine=engine).outline(trace)
-    except (LoweringError, SpecError) as error:
-        return {**axes, **dict.fromkeys(RESULTS), "error": str(error)}
-    part = {component.name: component for component in components(run)}
-    spot, whole = hot_spot(run), max(run.makespan_ps, 1)
+def _chunk(worker: _Worker, chunk: list[Point]) -> list[Record]:
+    return [worker.record(point) for point in chunk]
+
+
+class _Worker:
+    """What is done once for all machines, and then a line of the table for each."""
+
+    def __init__(self, trace: Trace, spec: AcceleratorSpec, engine: str) -> None:
+        self._fields = dict(spec)
+        self._outlines = Outlines(trace, engines.get(engine), fastest())
+        self._link = cache(load_link)
+
+    def record(self, point: Point) -> Record:
+        """One machine's line."""
+        axes = {name: float(value) if isinstance(value, Fraction) else value for name, value in point.items()}
+        read = {name: exact(value) if isinstance(value, float) else value for name, value in point.items()}
+        # A spec's fields without its checks, which `points` has made.
+        machine: Any = SimpleNamespace(**{**self._fields, **read})
+        try:
+            found = self._outlines.on(Rates.of(machine, self._link(machine.link)))
+        except (LoweringError, SpecError) as error:
+            return {**axes, **dict.fromkeys(RESULTS), "error": str(error)}
+        return {**axes, **_columns(found, machine)}
+
+
+def _columns(found: Outline, machine: AcceleratorSpec) -> Record:
+    """The results of a machine that runs the trace."""
+    makespan_ps = found.makespan_ps
+    whole, stalls_ps = max(makespan_ps, 1), in_ps(found.stalls, found.ticks_per_s)
+    components = parts(found.amounts, found.ticks_per_s, makespan_ps, machine)
+    array, vector, load_engine, store_engine, channels, *_ = components
     return {
-        **axes,
-        "latency_s": run.time_s,
-        "makespan_ps": run.makespan_ps,
-        "tiles": run.tiles,
-        **{f"{name}_share": ps / whole for name, ps in run.stalls.items()},
-        "hot_spot": spot.name if spot else "",
-        "array_busy_share": part["matrix array"].share,
-        "pe_efficiency_share": part["matrix array"].efficiency_share,
-        "vector_busy_share": part["vector unit"].share,
-        "memory_busy_share": part["memory channels"].share,
-        "loaded_bytes": part["load engine"].work,
-        "stored_bytes": part["store engine"].work,
-        "buffer_peak_bytes": buffer_peak(run),
+        "latency_s": makespan_ps / PS_PER_S,
+        "makespan_ps": makespan_ps,
+        "tiles": found.tiles,
+        **{f"{name}_share": ps / whole for name, ps in stalls_ps.items()},
+        "hot_spot": limit(stalls_ps, components, machine) if makespan_ps else "",
+        "array_busy_share": array.share,
+        "pe_efficiency_share": array.efficiency_share,
+        "vector_busy_share": vector.share,
+        "memory_busy_share": channels.share,
+        "loaded_bytes": load_engine.work,
+        "stored_bytes": store_engine.work,
+        "buffer_peak_bytes": found.buffer_peak_bytes,
         "error": "",
     }
 

@@ -44,14 +44,20 @@ bool Simulation::accepts(const ProgramView& program) const {
 
 void Simulation::append(const ProgramView& program, Times times) {
   const bool keep = times.issue != nullptr;
+  Sums unused;
   if (single_channel_)
-    keep ? run<true, true>(program, times) : run<true, false>(program, times);
+    keep ? run<true, kTimes>(program, times, unused) : run<true, kNothing>(program, times, unused);
   else
-    keep ? run<false, true>(program, times) : run<false, false>(program, times);
+    keep ? run<false, kTimes>(program, times, unused) : run<false, kNothing>(program, times, unused);
 }
 
-template <bool kSingleChannel, bool kKeep>
-void Simulation::run(const ProgramView& program, Times times) {
+void Simulation::append(const ProgramView& program, Sums& sums) {
+  single_channel_ ? run<true, kSums>(program, Times(), sums) : run<false, kSums>(program, Times(), sums);
+}
+
+template <bool kSingleChannel, Simulation::Wanted kWanted>
+void Simulation::run(const ProgramView& program, Times times, Sums& sums) {
+  constexpr bool kKeep = kWanted == kTimes;
   const TileColumns& tiles = program.tiles;
   const std::size_t needed = positions_.size() + static_cast<std::size_t>(program.operators);
   if (needed > positions_.capacity()) positions_.reserve(std::max(needed, 2 * positions_.capacity()));
@@ -75,6 +81,14 @@ void Simulation::run(const ProgramView& program, Times times) {
       } else if (load) {
         loaded_ = channel_ = std::max(allocated, channel_) + load;
       }
+      if constexpr (kWanted == kSums) {
+        if (loaded_ > computed_) {  // a gap: the phases of this load split it
+          const int64_t since_met = std::max(met, computed_), since_allocated = std::max(allocated, since_met);
+          sums.dependency += since_met - computed_;
+          sums.buffer_full += since_allocated - since_met;
+          sums.load_bandwidth += loaded_ - since_allocated;
+        }
+      }
       const int64_t compute_start = std::max(loaded_, computed_);
       computed_ = compute_start + tiles.compute[i];
       total_ticks_ += load + tiles.compute[i] + store;
@@ -92,6 +106,12 @@ void Simulation::run(const ProgramView& program, Times times) {
           stored_ = store_end = store_start + store;
           stores_.push(stored_, results);
         }
+      }
+      // What is in use is at most what was not yet found to be free: frees are only looked for where that is a peak.
+      // Last, because what a tile frees in no time was never in use.
+      if (kWanted == kSums && capacity_ - room_ > sums.buffer_peak) {
+        drop_frees_until(allocated);
+        sums.buffer_peak = std::max(sums.buffer_peak, capacity_ - room_);
       }
       if (kKeep) {
         times.issue[at] = issue;
@@ -122,7 +142,8 @@ int64_t Simulation::allocate<false>(int64_t time, int64_t size) {
     room_ += first.pop();
   }
   room_ -= size;
-  if (computes_.full() || stores_.full()) drop_past_frees();
+  // Nothing allocates before loaded_: what came free until then is room, and need not be queued.
+  if (computes_.full() || stores_.full()) drop_frees_until(loaded_);
   return time;
 }
 
@@ -142,10 +163,9 @@ int64_t Simulation::allocate<true>(int64_t time, int64_t size) {
   }
 }
 
-// Nothing allocates before loaded_: what came free until then is room, and need not be queued.
-void Simulation::drop_past_frees() {
-  while (computes_.next() <= loaded_) room_ += computes_.pop();
-  while (stores_.next() <= loaded_) room_ += stores_.pop();
+void Simulation::drop_frees_until(int64_t time) {
+  while (computes_.next() <= time) room_ += computes_.pop();
+  while (stores_.next() <= time) room_ += stores_.pop();
 }
 
 // Does the first pending store: no load can ask before it any more.

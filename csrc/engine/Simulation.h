@@ -24,6 +24,9 @@ class Simulation {
   // Simulates; `times` must stay valid while stores are pending (see write_pending).
   void append(const ProgramView& program, Times times);
 
+  // The same without times, adding to the sums.
+  void append(const ProgramView& program, Sums& sums);
+
   // When the operators before a position are complete, if no further load comes between.
   int64_t frontier(int64_t operators) const;
 
@@ -52,14 +55,16 @@ class Simulation {
     int64_t *start, *end;  // where its times go; may be null
   };
 
-  template <bool kSingleChannel, bool kKeep>
-  void run(const ProgramView& program, Times times);
+  enum Wanted { kNothing, kTimes, kSums };
+
+  template <bool kSingleChannel, Wanted kWanted>
+  void run(const ProgramView& program, Times times, Sums& sums);
   template <bool kSingleChannel>
   int64_t allocate(int64_t time, int64_t size);
   int64_t complete(int64_t op) const;
   int64_t stores_end(const Position& position) const;
   void store_next();
-  void drop_past_frees();
+  void drop_frees_until(int64_t time);
 
   int64_t room_, capacity_;
   bool single_channel_;

@@ -22,6 +22,8 @@ using namespace simdevice;
 
 namespace {
 
+static_assert(sizeof(Stage) == 14 * sizeof(int64_t));
+
 using Column = py::array_t<int64_t, py::array::c_style>;
 
 const int64_t* column(const Column& array, int64_t length, const char* name) {
@@ -114,11 +116,63 @@ py::object append(Simulation& simulation, bool keep, const Column& offsets, cons
   return py::array_t<int64_t>({py::ssize_t{8}, static_cast<py::ssize_t>(tiles)}, data, release);
 }
 
+// Simulates a whole program in sums: makespan, tiles, three stalls, the buffer's peak; then what the tiles need, summed
+// over lists: ticks and work per unit, ticks of loads and stores, loads, bytes loaded and stored. False where the
+// program cannot be simulated.
+py::object outline(int64_t buffer_bytes, int64_t dram_channels, const Column& offsets, const Column& load,
+                   const Column& compute, const Column& store, const Column& operands, const Column& results,
+                   const Column& work, const py::array_t<uint8_t, py::array::c_style>& unit, const Column& tile_list,
+                   const Column& dep_offsets, const Column& deps, const Column& wait_for, const Column& host_wait,
+                   const Column& launch) {
+  const ProgramView program = view(offsets, load, compute, store, operands, results, tile_list, dep_offsets, deps,
+                                   wait_for, host_wait, launch);
+  const int64_t* works = column(work, load.size(), "work");
+  if (unit.ndim() != 1 || unit.size() != load.size()) throw std::invalid_argument("unit: expected one per tile");
+  const uint8_t* units = unit.data();
+  Sums sums;
+  Amounts needed;
+  int64_t makespan = 0;
+  bool accepted = false;
+  {
+    py::gil_scoped_release unlocked;
+    Simulation simulation(buffer_bytes, dram_channels);
+    accepted = simulation.accepts(program);
+    if (accepted) {
+      simulation.append(program, sums);
+      makespan = simulation.frontier(simulation.operators());
+      needed = amounts(program, works, units);
+    }
+  }
+  if (!accepted) return py::bool_(false);
+  return py::make_tuple(makespan, needed.tiles, sums.load_bandwidth, sums.buffer_full, sums.dependency,
+                        sums.buffer_peak, py::make_tuple(needed.ticks[0], needed.ticks[1], needed.ticks[2]),
+                        py::make_tuple(needed.work[0], needed.work[1], needed.work[2]), needed.load_ticks,
+                        needed.store_ticks, needed.loads, needed.loaded_bytes, needed.stored_bytes);
+}
+
+// The tiles of stages, one list per stage; or the number of the first that cannot be cut.
+py::object cut_stages(const py::array_t<int64_t, py::array::c_style>& stages, const Rates& rates) {
+  if (stages.ndim() != 2 || stages.shape(1) != 14) throw std::invalid_argument("stages: expected 14 columns");
+  const Stage* rows = reinterpret_cast<const Stage*>(stages.data());
+  TileVectors tiles;
+  std::vector<int64_t> offsets{0};
+  {
+    py::gil_scoped_release unlocked;
+    for (py::ssize_t i = 0; i < stages.shape(0) && cut(rows[i], rates, tiles); ++i)
+      offsets.push_back(static_cast<int64_t>(tiles.size()));
+  }
+  const auto done = static_cast<py::ssize_t>(offsets.size()) - 1;
+  if (done < stages.shape(0)) return py::int_(done);
+  return py::make_tuple(handed(std::move(offsets)), handed(std::move(tiles.load)), handed(std::move(tiles.compute)),
+                        handed(std::move(tiles.store)), handed(std::move(tiles.operands)),
+                        handed(std::move(tiles.results)), handed(std::move(tiles.work)),
+                        handed(std::move(tiles.unit)));
+}
+
 py::object lower(Lowering& lowering, const Column& row_kind, const Column& inputs, const Column& outputs,
                  const Column& first_stage, const py::array_t<int64_t, py::array::c_style>& stages,
                  const py::array_t<int32_t, py::array::c_style>& signature, const Column& tensors) {
   const int64_t signatures = row_kind.size();
-  static_assert(sizeof(Stage) == 14 * sizeof(int64_t));
   if (stages.ndim() != 2 || stages.shape(1) != 14) throw std::invalid_argument("stages: expected 14 columns");
   const WorkView work{signatures,
                       column(row_kind, signatures, "row_kind"),
@@ -167,15 +221,21 @@ PYBIND11_MODULE(_engine, m) {
       .def("forget", &Simulation::forget)
       .def("write_pending", &Simulation::write_pending);
 
-  py::class_<Lowering>(m, "Lowering")
+  m.def("outline", &outline);
+  m.def("cut", &cut_stages);
+
+  py::class_<Rates>(m, "Rates")
       .def(py::init([](int64_t buffer_bytes, int64_t tile_bytes, int64_t array_rows, int64_t array_cols,
                        int64_t vector_lanes, int64_t launch_ticks, bool in_transit, bool all_operands, int64_t transfer_fixed,
                        int64_t transfer_byte, int64_t transfer_op, int64_t transfer_scale, int64_t cycle,
                        int64_t cycle_scale, int64_t link_fixed, int64_t link_byte, int64_t link_scale) {
-        return Lowering(Rates{buffer_bytes, tile_bytes, array_rows, array_cols, vector_lanes, launch_ticks, in_transit, all_operands,
+        return Rates{buffer_bytes, tile_bytes, array_rows, array_cols, vector_lanes, launch_ticks, in_transit, all_operands,
                               transfer_fixed, transfer_byte, transfer_op, transfer_scale, cycle, cycle_scale, link_fixed,
-                              link_byte, link_scale});
-      }))
+                              link_byte, link_scale};
+      }));
+
+  py::class_<Lowering>(m, "Lowering")
+      .def(py::init<const Rates&>())
       .def("lower", &lower)
       .def_property_readonly("operators", &Lowering::operators)
       .def("event_position", &Lowering::event_position)

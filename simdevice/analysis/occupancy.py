@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simdevice.records import Program, Run
+from simdevice.records import Program, Run, Timeline
 from simdevice.records.program import UNITS
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "busy_fraction",
     "columns",
     "fifo_series",
+    "held_bytes",
     "lanes",
     "levels",
 ]
@@ -91,9 +92,13 @@ def _series(times: list[Int64], changes: list[Int64], program: Program) -> Serie
 
 def buffer_peak(run: Run) -> int:
     """The most bytes of the buffer in use at once: right after some allocation."""
-    program, timeline = run.program, run.timeline
-    if program is None or timeline is None or not len(timeline):
+    if run.program is None or run.timeline is None:
         return 0
+    return int(held_bytes(run.program, run.timeline).max(initial=0))
+
+
+def held_bytes(program: Program, timeline: Timeline) -> Int64:
+    """Per tile, the bytes of the buffer in use right after its allocation."""
     operands, results = program.column("operand_bytes"), program.column("result_bytes")
     stores = program.column("store_ticks") > 0
     held = np.cumsum(operands + results)
@@ -103,7 +108,7 @@ def buffer_peak(run: Run) -> int:
     ):
         past = np.concatenate([[0], np.cumsum(freed)])
         held = held - past[np.searchsorted(times, timeline.allocated, side="right")]
-    return int(held.max())
+    return held
 
 
 def levels(run: Run) -> list[Level]:

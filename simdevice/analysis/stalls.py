@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from simdevice.records.program import UNITS, Program, Timeline
+from simdevice.units import PS_PER_S, ceil_div
 
-__all__ = ["STALLS", "per_operator", "split", "split_ps"]
+__all__ = ["STALLS", "in_ps", "per_operator", "split", "split_ps"]
 
 Int64 = NDArray[np.int64]
 
@@ -55,5 +60,11 @@ def _per_tile(program: Program, timeline: Timeline) -> dict[str, Int64]:
 
 def split_ps(program: Program, timeline: Timeline) -> dict[str, int]:
     """The split in picoseconds; it adds up to the makespan in picoseconds."""
-    edges = program.to_ps(np.cumsum([0, *split(program, timeline).values()]))
-    return dict(zip(STALLS, np.diff(edges).tolist(), strict=True))
+    return in_ps(split(program, timeline).values(), program.ticks_per_s)
+
+
+def in_ps(shares: Iterable[int], ticks_per_s: Fraction) -> dict[str, int]:
+    """Shares in ticks as picoseconds: their running sum is rounded up, so that they add up to the makespan."""
+    numerator, denominator = PS_PER_S * ticks_per_s.denominator, ticks_per_s.numerator
+    edges = [ceil_div(ticks * numerator, denominator) for ticks in accumulate(shares, initial=0)]
+    return dict(zip(STALLS, (b - a for a, b in pairwise(edges)), strict=True))

@@ -12,13 +12,14 @@ from simdevice import engines
 from simdevice.analysis.stalls import STALLS, per_operator
 from simdevice.costs import Costs
 from simdevice.devices.base import Device, Session, no_fusion
+from simdevice.devices.outlines import Outlines
 from simdevice.engines import Engine
 from simdevice.errors import SimdeviceError
 from simdevice.hardware import AcceleratorSpec, LinkSpec, load_link
-from simdevice.lowering import Lowering, PythonLowering, Rates
+from simdevice.lowering import Lowering, LoweringKind, Rates, fastest
 from simdevice.lowering.excess import excess_bytes
 from simdevice.lowering.work import WorkTable
-from simdevice.records import OpTable, Program, Rows, Run, Timeline, Trace
+from simdevice.records import OpTable, Outline, Program, Rows, Run, Timeline, Trace
 from simdevice.records.program import UNITS
 from simdevice.units import PS_PER_S
 
@@ -37,14 +38,22 @@ class Accelerator(Device):
     """A spec, the link to its host, and the engine that runs its tiles.
 
     The engine is a name or an object; without one it is `native`, or `python` where nothing is
-    compiled. With `native` the lowering runs in C++ too.
+    compiled. Whatever the engine, tiles come from the fastest lowering there is, unless one is given.
     """
 
     spec: AcceleratorSpec
 
-    def __init__(self, spec: AcceleratorSpec, link: LinkSpec, *, engine: str | Engine | None = None) -> None:
+    def __init__(
+        self,
+        spec: AcceleratorSpec,
+        link: LinkSpec,
+        *,
+        engine: str | Engine | None = None,
+        lowering: LoweringKind | None = None,
+    ) -> None:
         self.spec, self.link = spec, link
         self.engine = _default_engine() if engine is None else engines.get(engine)
+        self.lowering_kind = fastest() if lowering is None else lowering
         self.name = spec.name
         self.memory_capacity_bytes = spec.memory_capacity_bytes
         self.rates = Rates.of(spec, link)
@@ -61,23 +70,9 @@ class Accelerator(Device):
     def open(self, table: OpTable, *, keep: bool = True) -> AcceleratorSession:
         return AcceleratorSession(self, table, keep=keep)
 
-    def outline(self, trace: Trace) -> Run:
-        """The Run of a whole trace without times per row: what a sweep needs, sooner."""
-        program = self.lowering(trace.table).lower(trace.rows)
-        timeline = self.engine.run(program)
-        none = np.zeros(0, np.int64)
-        makespan = int(program.to_ps(np.array([timeline.makespan]))[0])
-        return Session.run_of(
-            self,
-            trace,
-            (none, none, none),
-            makespan,
-            bounds_ps={},
-            bound=np.zeros(0, np.uint8),
-            bound_names=BOUND_NAMES,
-            program=program,
-            timeline=timeline,
-        )
+    def outline(self, trace: Trace) -> Outline:
+        """The sums of a whole trace, sooner than a Run."""
+        return Outlines(trace, self.engine, self.lowering_kind).on(self.rates)
 
     def excess_bytes(self, trace: Trace) -> dict[str, int]:
         """What a trace's tiles move beyond what its operators read and write, by cause (see lowering/excess.py)."""
@@ -92,13 +87,9 @@ class Accelerator(Device):
         return dict(total)
 
     def lowering(self, table: OpTable) -> Lowering:
-        """A lowering for this machine, in the engine's language."""
+        """A lowering for this machine."""
         WorkTable.of(table, Costs())  # a file from before rules stated their work has no products: ask again
-        if self.engine.name == "native":
-            from simdevice.lowering.native import NativeLowering
-
-            return NativeLowering(table, self.rates)
-        return PythonLowering(table, self.rates)
+        return self.lowering_kind(table, self.rates)
 
 
 def _default_engine() -> Engine:

@@ -23,9 +23,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from simdevice.errors import LoweringError
-from simdevice.records import Program, Timeline
+from simdevice.records import Outline, Program, Timeline
 
-__all__ = ["MOST_TICKS", "Engine", "EngineState", "check"]
+__all__ = ["MOST_TICKS", "Engine", "EngineState", "Summing", "check"]
 
 MOST_TICKS = 2**62
 """All durations together stay below this, so that no sum overflows: 53 days in picoseconds."""
@@ -69,6 +69,15 @@ class Engine(Protocol):
     def start(self, *, keep: bool = True) -> EngineState:
         """A simulation without any tile yet. keep=False: no timeline will be asked for, so that an
         engine may forget what it no longer needs."""
+
+
+@runtime_checkable
+class Summing(Protocol):
+    """What an engine may offer beside `Engine`: sums without a timeline, equal to those that analysis.outline makes of
+    the timeline. For a sweep, which wants nothing else of a machine."""
+
+    def outline(self, program: Program) -> Outline:
+        """Simulate a whole program from time zero. Raises what `Engine.run` does."""
 
 
 def check(program: Program) -> None:

@@ -12,6 +12,7 @@ __all__ = ["get", "names"]
 _CLASSES = {
     "cycle": "CycleEngine",
     "native": "NativeEngine",
+    "null": "NullEngine",
     "python": "PythonEngine",
     "simpy": "SimpyEngine",
 }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from simdevice import _engine
 from simdevice.engines.base import check
 from simdevice.errors import LoweringError
-from simdevice.records import TIMELINE_FIELDS, Program, Timeline
+from simdevice.records import TIMELINE_FIELDS, UNITS, Amounts, Outline, Program, Timeline
 
 __all__ = ["NativeEngine", "NativeState"]
 
@@ -27,6 +27,33 @@ class NativeEngine:
 
     def start(self, *, keep: bool = True) -> NativeState:
         return NativeState(keep=keep)
+
+    def outline(self, program: Program) -> Outline:
+        tiles = program.tiles
+        found = _engine.outline(
+            *(program.buffer_bytes, program.dram_channels),
+            *(tiles.offsets, tiles.load_ticks, tiles.compute_ticks, tiles.store_ticks),
+            *(tiles.operand_bytes, tiles.result_bytes, tiles.work, tiles.unit),
+            *(program.tile_list, program.dep_offsets, program.deps),
+            *(program.wait_for, program.host_wait, program.launch_ticks),
+        )
+        if found is False:
+            raise _refusal(program)
+        makespan, count, load_bandwidth, buffer_full, dependency, peak, unit_ticks, *rest = found
+        link = unit_ticks[UNITS.index("link")]
+        compute = sum(unit_ticks) - link
+        tail = makespan - (compute + link + load_bandwidth + buffer_full + dependency)
+        stalls = (compute, link, load_bandwidth, buffer_full, dependency, tail)
+        return Outline(program.ticks_per_s, makespan, count, stalls, peak, Amounts(unit_ticks, *rest))
+
+
+def _refusal(program: Program) -> LoweringError:
+    """Why the C++ side did not take a program."""
+    try:
+        check(program)
+    except LoweringError as error:
+        return error
+    return LoweringError("the program takes more than 2**62 ticks, or depends on operators that never came")
 
 
 class NativeState:
@@ -50,8 +77,7 @@ class NativeState:
             *(program.wait_for, program.host_wait, program.launch_ticks),
         )
         if times is False:
-            check(program)
-            raise LoweringError("the program takes more than 2**62 ticks, or depends on operators that never came")
+            raise _refusal(program)
         if times is not None:
             self._times.append(times)
 

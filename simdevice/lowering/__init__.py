@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from simdevice.hardware import AcceleratorSpec, load_link
-from simdevice.lowering.base import Lowering
+from simdevice.lowering.base import Lowering, LoweringKind
+from simdevice.lowering.plan import Plan
 from simdevice.lowering.python import PythonLowering
 from simdevice.lowering.rates import Rates
 from simdevice.records import Program, Trace
 
-__all__ = ["Lowering", "PythonLowering", "Rates", "lower"]
+__all__ = ["Lowering", "LoweringKind", "Plan", "PythonLowering", "Rates", "fastest", "lower"]
+
+
+def fastest() -> LoweringKind:
+    """The lowering in C++, or in Python where nothing is compiled. Both give the same Program."""
+    try:
+        from simdevice.lowering.native import NativeLowering
+    except ImportError:
+        return PythonLowering
+    return NativeLowering
 
 
 def lower(trace: Trace, spec: AcceleratorSpec) -> Program:

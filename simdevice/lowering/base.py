@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from simdevice.records import Program, Rows
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Lowering"]
+from simdevice.lowering.rates import Rates
+from simdevice.lowering.work import WorkTable
+from simdevice.records import OpTable, Program, Rows, Tiles
+
+__all__ = ["Lowering", "LoweringKind"]
+
+
+class LoweringKind(Protocol):
+    """One implementation, as a class: makes a lowering of a trace's rows, and cuts stages alone."""
+
+    def __call__(self, table: OpTable, rates: Rates) -> Lowering: ...
+
+    def cut(self, work: WorkTable, stages: NDArray[np.int64], rates: Rates) -> Tiles:
+        """The tiles of stages (rows of the work's column of that name), one list each, in order.
+
+        Raises:
+            LoweringError: names the first operator that can't be cut, its shapes and why.
+        """
 
 
 class Lowering(Protocol):

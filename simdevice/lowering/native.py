@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simdevice import _engine
 from simdevice.errors import LoweringError
@@ -21,13 +25,36 @@ _RATES = (
 )
 """The fields of Rates in the order of the C++ structure."""
 
+_FIELDS = attrgetter(*_RATES)
+
+
+def _native(rates: Rates) -> _engine.Rates:
+    return _engine.Rates(*_FIELDS(rates))
+
+
+def _refusal(work: WorkTable, signature: int, rates: Rates) -> LoweringError:
+    """Why the C++ side did not cut a signature."""
+    try:
+        lower_signature(work, signature, rates)
+    except LoweringError as error:
+        return error
+    return LoweringError(f"{work.table.signatures[signature].name} can't be cut into tiles")
+
 
 class NativeLowering:
     """See `Lowering`."""
 
     def __init__(self, table: OpTable, rates: Rates) -> None:
         self._table, self._rates = table, rates
-        self._core = _engine.Lowering(*(getattr(rates, name) for name in _RATES))
+        self._core = _engine.Lowering(_native(rates))
+
+    @staticmethod
+    def cut(work: WorkTable, stages: NDArray[np.int64], rates: Rates) -> Tiles:
+        """See `LoweringKind`."""
+        made = _engine.cut(work.columns["stages"][stages], _native(rates))
+        if isinstance(made, int):
+            raise _refusal(work, work.signature_of(int(stages[made])), rates)
+        return Tiles(*made)
 
     @property
     def operators(self) -> int:
@@ -39,8 +66,7 @@ class NativeLowering:
         names = ("row_kind", "inputs", "outputs", "first_stage", "stages")
         made = self._core.lower(*(columns[n] for n in names), rows.signature, rows.tensors)
         if isinstance(made, int):
-            lower_signature(work, made, self._rates)  # says why
-            raise LoweringError(f"{self._table.signatures[made].name} can't be cut into tiles")
+            raise _refusal(work, made, self._rates)
         offsets, load, compute, store, operands, results, tile_work, unit, *per_operator = made
         tile_list, dep_offsets, deps, wait_for, host_wait, launch_ticks, trace_row = per_operator
         return Program(

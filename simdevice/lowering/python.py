@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simdevice.errors import LoweringError
 from simdevice.lowering.rates import Rates
@@ -23,14 +25,28 @@ def lower_signature(work: WorkTable, index: int, rates: Rates) -> list[list[Tile
     Raises:
         LoweringError: names the operator, its shapes and why it can't be cut.
     """
-    try:
+    with _naming(work, index):
         return [cut(stage, rates) for stage in work.stages[index]]
+
+
+@contextmanager
+def _naming(work: WorkTable, index: int) -> Iterator[None]:
+    """Adds the operator to what is said about its stages."""
+    try:
+        yield
     except LoweringError as error:
         raise LoweringError(f"{_shown(work.table.signatures[index])}: {error}") from None
 
 
 def _shown(signature: Signature) -> str:
     return f"{signature.name}({', '.join('x'.join(map(str, t.shape)) or '1' for t in signature.inputs)})"
+
+
+def _columns(lists: Sequence[Sequence[Tile]]) -> Tiles:
+    offsets = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    rows = np.array([tile for tiles in lists for tile in tiles], np.int64).reshape(-1, 7)
+    load, compute, store, operands, results, work, unit = rows.T.copy()
+    return Tiles(offsets, load, compute, store, operands, results, work, unit.astype(np.uint8))
 
 
 class PythonLowering:
@@ -43,6 +59,16 @@ class PythonLowering:
         self._events: dict[int, int] = {}
         self._wait = self._host_wait = self._rows = 0
         self.operators = 0
+
+    @staticmethod
+    def cut(work: WorkTable, stages: NDArray[np.int64], rates: Rates) -> Tiles:
+        """See `LoweringKind`."""
+        lists: list[list[Tile]] = []
+        for stage in stages.tolist():
+            signature = work.signature_of(stage)
+            with _naming(work, signature):
+                lists.append(cut(work.stages[signature][stage - int(work.columns["first_stage"][signature])], rates))
+        return _columns(lists)
 
     def lower(self, rows: Rows) -> Program:
         piece = _Piece(self.operators)
@@ -120,24 +146,20 @@ class _Piece:
         self.tile_list: list[int] = []
         self.deps: list[list[int]] = []
         self.orders: list[tuple[int, int, int, int]] = []
-        self._tiles: list[Tile] = []
-        self._offsets = [0]
+        self._lists: list[list[Tile]] = []
         self._index: dict[tuple[int, int], int] = {}
 
     def list_of(self, key: tuple[int, int], tiles: list[Tile]) -> int:
         """The index of a tile list; a new one is appended."""
         if key not in self._index:
             self._index[key] = len(self._index)
-            self._tiles += tiles
-            self._offsets.append(len(self._tiles))
+            self._lists.append(tiles)
         return self._index[key]
 
     def program(self, rates: Rates) -> Program:
-        load, compute, store, operands, results, work, unit = np.array(self._tiles, np.int64).reshape(-1, 7).T.copy()
-        offsets = np.array(self._offsets, np.int64)
         orders = np.array(self.orders, np.int64).reshape(-1, 4).T.copy()
         return Program(
-            Tiles(offsets, load, compute, store, operands, results, work, unit.astype(np.uint8)),
+            _columns(self._lists),
             tile_list=np.array(self.tile_list, np.int64),
             dep_offsets=np.cumsum([0, *map(len, self.deps)]).astype(np.int64),
             deps=np.array([d for deps in self.deps for d in deps], np.int64),

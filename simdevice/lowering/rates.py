@@ -117,7 +117,7 @@ class Rates:
 def _common(spec: AcceleratorSpec, *values: Fraction) -> tuple[int, ...]:
     """The values as integers over one denominator, which comes last."""
     scale = lcm(*(v.denominator for v in values))
-    whole = [int(v * scale) for v in values]
+    whole = [v.numerator * (scale // v.denominator) for v in values]
     if max(*whole, scale) > LARGEST:
         raise SpecError(f"{spec.name}: rates have too many digits to be exact; round bandwidths, latencies and clock")
     return (*whole, scale)

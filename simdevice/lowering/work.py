@@ -146,6 +146,10 @@ class WorkTable:
             "stages": np.concatenate([old["stages"], rows]) if old else rows,
         }
 
+    def signature_of(self, stage: int) -> int:
+        """The signature that a row of `stages` belongs to."""
+        return int(self.columns["first_stage"].searchsorted(stage, side="right")) - 1
+
     def _stated(self, signature: Signature, cost: Cost) -> Cost:
         if cost.products or cost.extras or not cost.flops or self._restate is None:
             return cost

@@ -3,6 +3,7 @@
 from simdevice.records.builder import TraceBuilder
 from simdevice.records.nodes import Node, NodeMap
 from simdevice.records.op import CATEGORIES, FREE_CATEGORIES, PHASES, Cost, Op, Signature, TensorRef, TensorSpec
+from simdevice.records.outline import Amounts, Outline
 from simdevice.records.program import TIMELINE_FIELDS, UNITS, Program, Tiles, Timeline
 from simdevice.records.run import ROW_UNITS, SIDES, Crossings, Machine, Run, row_units
 from simdevice.records.table import OpTable
@@ -19,6 +20,7 @@ __all__ = [
     "SIDES",
     "TIMELINE_FIELDS",
     "UNITS",
+    "Amounts",
     "Cost",
     "Crossings",
     "Extra",
@@ -30,6 +32,7 @@ __all__ = [
     "OpTable",
     "OpView",
     "Origin",
+    "Outline",
     "Product",
     "Program",
     "Rows",

@@ -41,7 +41,7 @@ def test_one_device_has_its_own_lanes_unless_others_are_asked(simacc: Simacc) ->
         (["--lanes", 0], "Invalid value for '--lanes': "),
         (["--limbs", 0], "Invalid value for '--limbs': "),
         (["--device", "h100"], "h100 is a roofline; an NTT needs an accelerator such as 'edge-npu'"),
-        (["--engine", "fast"], "unknown engine 'fast': expected one of cycle, native, python, simpy"),
+        (["--engine", "fast"], "unknown engine 'fast': expected one of cycle, native, null, python, simpy"),
         (["--engine", "cycle"], "engine 'cycle' steps whole clock cycles: "),
         (["--set", "vector_lane=3"], "edge-npu: unknown field 'vector_lane': did you mean 'vector_lanes'?"),
         (

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdevice
+from simdevice.analysis.outline import outline
 from simdevice.costs import Costs
 from simdevice.devices import accelerator, get
 from simdevice.devices.accelerator import Accelerator, AcceleratorSession
 from simdevice.engines.python import PythonEngine
 from simdevice.engines.totals import TotalsState
 from simdevice.errors import SimdeviceError, SpecError
+from simdevice.lowering import PythonLowering
 from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
 
 CHECKED = settings(max_examples=40)
@@ -211,14 +213,29 @@ def test_many_operators_of_totals_stay_small(monkeypatch: pytest.MonkeyPatch, en
     assert session.frontier_ps > (rounds - 1) * kept.frontier_ps
 
 
+@pytest.mark.parametrize("engine", ["native", "python", "simpy"])
+def test_an_outline_is_the_sums_of_the_run_whatever_makes_tiles_and_times(engine: str) -> None:
+    trace = made(*[(ADD, (i, i + 1, i + 2)) for i in range(9)])
+    device = edge(engine=engine)
+    run = device.run(trace)
+    assert run.program is not None
+    assert run.timeline is not None
+    expected = outline(run.program, run.timeline)
+    assert device.outline(trace) == expected
+    assert Accelerator(device.spec, device.link, engine=engine, lowering=PythonLowering).outline(trace) == expected
+    assert expected.makespan_ps == run.makespan_ps
+
+
 def test_without_the_compiled_engine_the_recurrence_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = made((ADD, (0, 1, 2)))
     expected = edge().run(trace)
     monkeypatch.setitem(sys.modules, "simdevice._engine", None)
     monkeypatch.delattr(simdevice, "_engine")
     monkeypatch.delitem(sys.modules, "simdevice.engines.native")
+    monkeypatch.delitem(sys.modules, "simdevice.lowering.native", raising=False)
     device = edge()
     assert device.engine.name == "python"
+    assert device.lowering_kind is PythonLowering
     assert device.run(trace) == expected
     with pytest.raises(
         SimdeviceError, match=r"^engine 'native': the compiled engine is missing \(reinstall simdevice with"

@@ -15,12 +15,20 @@ from simdevice.errors import LoweringError, SimdeviceError, SpecError, UnknownNa
 from simdevice.records import Program
 
 GOOD = program([[(1, 1, 1, 1, 1)], [(1, 1, 1, 1, 1)]], deps=[[], [0]], quantised=True)
-ENGINES = ["cycle", "native", "python", "simpy"]
+ENGINES = ["cycle", "native", "null", "python", "simpy"]
 
 
 def test_names_are_the_engines() -> None:
     assert names() == ENGINES
     assert [get(name).name for name in names()] == ENGINES
+
+
+def test_with_the_null_engine_no_time_passes() -> None:
+    state = get("null").start(keep=False)
+    state.append(GOOD)
+    assert (state.frontier(), state.settled()) == (0, 2)
+    timeline = get("null").run(GOOD)
+    assert (len(timeline), timeline.makespan) == (2, 0)
 
 
 def test_an_object_is_taken_as_it_is() -> None:

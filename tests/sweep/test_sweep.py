@@ -12,8 +12,11 @@ from published_traces import tiny_cnn
 
 import simdevice as sd
 import simdevice.sweeps as sweeping
+from simdevice.analysis.occupancy import buffer_peak
+from simdevice.analysis.utilisation import components, hot_spot, stalls
 from simdevice.errors import SimdeviceError, SpecError, UnknownNameError
 from simdevice.hardware import AcceleratorSpec, load
+from simdevice.records import Run
 from simdevice.report.timeline import write_png
 from simdevice.sweeps import RESULTS, Range, points, sweep
 
@@ -181,6 +184,62 @@ def test_a_picture_that_is_no_png_is_refused_and_not_written(tmp_path: Path) -> 
 @pytest.mark.parametrize("engine", ["python", "simpy"])
 def test_any_engine_gives_the_same_table(engine: str) -> None:
     assert sweep(tiny_cnn(8), EDGE, engine=engine, **GRID) == sweep(tiny_cnn(8), EDGE, **GRID)
+
+
+def test_the_cycle_engine_gives_the_same_table_of_quantised_machines() -> None:
+    axes = {"quantise": [True], "buffer_bytes": ["128 KiB", "2 MiB"]}
+    assert sweep(tiny_cnn(8), EDGE, engine="cycle", **axes) == sweep(tiny_cnn(8), EDGE, **axes)
+
+
+def test_without_time_bytes_are_counted_all_the_same() -> None:
+    nothing, real = sweep(tiny_cnn(8), EDGE, engine="null", **GRID), sweep(tiny_cnn(8), EDGE, **GRID)
+    for name in ("tiles", "loaded_bytes", "stored_bytes"):
+        assert nothing.column(name) == real.column(name)
+    assert set(nothing.column("makespan_ps")) == {0}
+    assert set(nothing.column("hot_spot")) == {""}
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {
+            "buffer_bytes": Range("64 KiB", "8 MiB"),
+            "dram_bandwidth_bytes_per_s": Range("10 GB/s", "400 GB/s"),
+            "dram_latency_s": Range("10 ns", "1 us"),
+            "dram_channels": [1, 2, 3],
+            "array_rows": [16, 32, 64],
+            "tile_fraction": Range("0.1", "1"),
+        },
+        {"quantise": [True, False], "clock_hz": ["700 MHz", "1.3 GHz"], "launch_overhead_s": [0, "2 us"]},
+        {"link": ["pcie5-x16", "nvlink4"], "operands": ["all", "products"], "transit_ops_per_byte": [0, "1.6 OP/B"]},
+    ],
+)
+def test_every_column_is_what_a_run_of_the_machine_says(axes: dict[str, object]) -> None:
+    table = sweep(tiny_cnn(8), EDGE, samples=20, **axes)  # type: ignore[arg-type]
+    for record in table.records:
+        machine = {name: record[name] for name in axes}
+        assert record == {**machine, **columns_of(sd.device(EDGE, **machine).run(tiny_cnn(8)))}
+
+
+def columns_of(run: Run) -> dict[str, object]:
+    """A sweep's columns from a run's timeline, by the reports' own analyses."""
+    part = {component.name: component for component in components(run)}
+    spot = hot_spot(run)
+    return {
+        "latency_s": run.time_s,
+        "makespan_ps": run.makespan_ps,
+        "tiles": run.tiles,
+        **{f"{stall.name.replace(' ', '_')}_share": stall.share for stall in stalls(run)},
+        "hot_spot": spot.name if spot else "",
+        "array_busy_share": part["matrix array"].share,
+        "pe_efficiency_share": part["matrix array"].efficiency_share,
+        "vector_busy_share": part["vector unit"].share,
+        "memory_busy_share": part["memory channels"].share,
+        "loaded_bytes": part["load engine"].work,
+        "stored_bytes": part["store engine"].work,
+        "buffer_peak_bytes": buffer_peak(run),
+        "error": "",
+    }
 
 
 def test_two_processes_give_the_same_table() -> None:
