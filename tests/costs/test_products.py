@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,7 +102,8 @@ def test_pairs_of_float4_are_twice_as_deep_and_four_bits_wide(
 
 
 def test_gradients_of_a_mixture_of_experts() -> None:
-    # 5 rows of 8 over 3 matrices of 8 x 4: two meet 2 rows, one meets 1. g W^T is (m, 4) x (4, 8), x^T g (8, m) x (m, 4)
+    # 5 rows of 8 over 3 matrices of 8 x 4: two meet 2 rows, one meets 1.
+    # g W^T is (m, 4) x (4, 8), x^T g is (8, m) x (m, 4)
     rows, stack = t(5, 8), t(3, 8, 4)
     one = cost("transformers.grouped_mm_fallback_backward", [rows, stack, t(3, dtype="int32")], [rows, stack])
     assert stated(one) == [
@@ -422,3 +422,167 @@ def test_an_encoder_layer_by_its_tensors() -> None:
     assert chained(one) == [False, True, True, True, True, True]
     # two norms of 5 per element are a pass of the lanes
     assert [(e.name, e.flops) for e in one.extras if e.staged] == [("norm", 2 * 5 * 12 * 32)]
+
+
+GIVEN = ("query", "key", "value", "bias", "past_key", "past_value")
+
+
+def test_query_key_and_value_may_share_tensors() -> None:
+    # 2 x 4 heads, 3 queries of 8
+    packed = cost("com.microsoft.MultiHeadAttention", [t(2, 3, 4, 3, 8)], [t(2, 3, 32)], given=("query",), num_heads=4)
+    assert stated(packed) == [((8, 3, 8, 3), 0, 0, INSIDE), ((8, 3, 3, 8), INSIDE, 0, 0)]
+    assert own(packed) == [(768, 768, 0), (0, 768, 768)]
+    # 5 keys and values in one tensor
+    two = [t(2, 3, 32), t(2, 5, 4, 2, 8)]
+    pair = cost("com.microsoft.MultiHeadAttention", two, [t(2, 3, 32)], given=("query", "key"), num_heads=4)
+    assert stated(pair) == [((8, 3, 8, 5), 0, 1, INSIDE), ((8, 3, 5, 8), INSIDE, 1, 0)]
+    assert own(pair) == [(768, 1280, 0), (0, 1280, 768)]
+    # by head, of another width each: 8 and 4
+    apart = [t(2, 3, 32), t(2, 4, 5, 8), t(2, 4, 5, 4)]
+    heads = cost("com.microsoft.MultiHeadAttention", apart, [t(2, 3, 16)], given=GIVEN[:3], num_heads=4)
+    assert stated(heads) == [((8, 3, 8, 5), 0, 1, INSIDE), ((8, 3, 5, 4), INSIDE, 2, 0)]
+
+
+def test_an_attention_adds_the_bias_that_it_reads() -> None:
+    # 5 new and 6 past keys; queries 192, keys 320 and values 160 elements each gain a bias of (32 + 32 + 16)
+    inputs = [t(2, 3, 32), t(2, 5, 32), t(2, 5, 16), t(80), t(2, 4, 6, 8), t(2, 4, 6, 4)]
+    one = cost("com.microsoft.MultiHeadAttention", inputs, [t(2, 3, 16)], given=GIVEN, num_heads=4)
+    assert stated(one) == [((8, 3, 8, 11), 0, (1, 4), INSIDE), ((8, 3, 11, 4), INSIDE, (2, 5), 0)]
+    assert {e.name: e.flops for e in one.extras} == {"softmax": 5 * 8 * 3 * 11, "bias": 672}
+    # the bias's 80 floats too
+    assert one.bytes_read == 4 * (192 + 320 + 160 + 80 + 384 + 192)
+
+
+def test_packed_queries_read_the_new_keys_before_the_cache() -> None:
+    # (1, 4, (8 + 2 x 2) x 16): 2,048 bytes of queries, then 1,024 of new keys and values; caches of 8,192
+    given = ("query", "past_key", "past_value")
+    inputs = [t(1, 4, 192), t(1, 2, 64, 16), t(1, 2, 64, 16)]
+    attributes = {"given": given, "num_heads": 8, "kv_num_heads": 2}
+    one = cost("com.microsoft.GroupQueryAttention", inputs, [t(1, 4, 128)], **attributes)
+    assert stated(one) == [((2, 16, 16, 64), 0, (0, 1), INSIDE), ((2, 16, 64, 16), INSIDE, (0, 1, 2), 0)]
+    # each of both products reaches 2 x 64 x 16 floats
+    assert own(one) == [(2048, 8192, 0), (0, 8192, 2048)]
+
+
+def test_values_may_be_narrower_than_keys() -> None:
+    # 4 query heads over 2 key heads: keys 8 wide, values 4; 6 new and 3 past
+    inputs = [t(2, 6, 32), t(2, 6, 16), t(2, 6, 8), t(6, 9), t(2, 2, 3, 8), t(2, 2, 3, 4)]
+    given = ("Q", "K", "V", "attn_mask", "past_key", "past_value")
+    one = cost("onnx.Attention", inputs, [t(2, 6, 16)], given=given, q_num_heads=4, kv_num_heads=2)
+    assert stated(one) == [((4, 12, 8, 9), 0, (1, 4), INSIDE), ((4, 12, 9, 4), INSIDE, (2, 5), 0)]
+    # projections of 16 to 16 + 16 + 8 in 4 heads: keys 4 wide, values 2
+    projected = cost(
+        "com.microsoft.Attention", [t(2, 3, 16), t(16, 40)], [t(2, 3, 8)], given=("input", "weights"), num_heads=4
+    )
+    assert stated(projected) == [
+        ((1, 6, 16, 40), 0, 1, INSIDE),
+        ((8, 3, 4, 3), INSIDE, INSIDE, INSIDE),
+        ((8, 3, 3, 2), INSIDE, INSIDE, 0),
+    ]
+    assert [e.name for e in projected.extras] == ["softmax"]
+
+
+def test_a_projected_attention_reads_its_cache_and_no_mask() -> None:
+    # 3 new and 5 past keys of 4; the cache holds keys and values
+    given = ("input", "weights", "bias", "mask_index", "past")
+    inputs = [t(2, 3, 16), t(16, 48), t(48), t(2, dtype="int32"), t(2, 2, 4, 5, 4)]
+    one = cost("com.microsoft.Attention", inputs, [t(2, 3, 16)], given=given, num_heads=4)
+    assert stated(one) == [
+        ((1, 6, 16, 48), 0, 1, INSIDE),
+        ((8, 3, 4, 8), INSIDE, 4, INSIDE),
+        ((8, 3, 8, 4), INSIDE, 4, 0),
+    ]
+    assert chained(one) == [False, True, True]
+    assert one.bytes_read == 4 * (96 + 768 + 48 + 320)
+    assert {e.name: e.flops for e in one.extras} == {"bias": 6 * 48, "softmax": 5 * 8 * 3 * 8}
+
+
+def test_linear_attention_is_all_passes_of_the_lanes() -> None:
+    # 2 steps; a state of 2 x 8 x 8, read by 4 heads
+    attributes = {"given": ("query", "key", "value"), "q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}
+    one = cost("onnx.LinearAttention", [t(1, 2, 32), t(1, 2, 16), t(1, 2, 16)], [t(1, 2, 32)], **attributes)
+    assert [(e.name, e.flops, e.staged) for e in one.extras] == [
+        ("state", 2 * 2 * 128, True),
+        ("read state", 2 * 2 * 256, True),
+    ]
+
+
+# Recurrent layers
+
+
+def lstm_parameters(width: int, units: int, recurrent: int) -> list[TensorSpec]:
+    gates = 4 * units
+    return [t(gates, width), t(gates, recurrent), t(gates), t(gates)]
+
+
+def test_both_directions_of_every_layer_have_their_own_matrices() -> None:
+    # 3 steps of 2 rows, 5 wide, 7 units each way: the second layer reads 14
+    first, second = lstm_parameters(5, 7, 7), lstm_parameters(14, 7, 7)
+    inputs = [t(3, 2, 5), t(4, 2, 7), t(4, 2, 7), *first, *first, *second, *second]
+    one = cost("aten.lstm", inputs, [t(3, 2, 14)], bidirectional=True, batch_first=False)
+    assert stated(one) == [
+        ((1, 6, 5, 28), 0, 3, INSIDE),
+        ((3, 2, 7, 28), INSIDE, 4, INSIDE),
+        ((1, 6, 5, 28), 0, 7, INSIDE),
+        ((3, 2, 7, 28), INSIDE, 8, INSIDE),
+        ((1, 6, 14, 28), INSIDE, 11, INSIDE),
+        ((3, 2, 7, 28), INSIDE, 12, 0),
+        ((1, 6, 14, 28), INSIDE, 15, INSIDE),
+        ((3, 2, 7, 28), INSIDE, 16, 0),
+    ]
+    # the way back reads the input, not what the way there made
+    assert chained(one) == [False, True, False, True, True, True, True, True]
+    # four of 6 rows x (56 biases; 7 units of 13)
+    extras = [(e.name, e.flops, e.staged) for e in one.extras]
+    assert extras == [("bias", 4 * 6 * 56, False), ("gates", 4 * 6 * 7 * 13, True)]
+
+
+def test_projections_of_a_stack_with_its_batch_first() -> None:
+    # 2 rows of 3 steps, 5 wide; 7 units projected to 3, which the next layer and step read
+    first, second = [*lstm_parameters(5, 7, 3), t(3, 7)], [*lstm_parameters(3, 7, 3), t(3, 7)]
+    inputs = [t(2, 3, 5), t(2, 2, 3), t(2, 2, 7), *first, *second]
+    one = cost("aten.lstm", inputs, [t(2, 3, 3)], bidirectional=False, batch_first=True)
+    assert stated(one) == [
+        ((1, 6, 5, 28), 0, 3, INSIDE),
+        ((3, 2, 3, 28), INSIDE, 4, INSIDE),
+        ((3, 2, 7, 3), INSIDE, 7, INSIDE),
+        ((1, 6, 3, 28), INSIDE, 8, INSIDE),
+        ((3, 2, 3, 28), INSIDE, 9, INSIDE),
+        ((3, 2, 7, 3), INSIDE, 12, 0),
+    ]
+
+
+@pytest.mark.parametrize(("mode", "gates", "per_unit"), [(2, 4, 13), (3, 3, 10), (0, 1, 2)])
+def test_gradients_of_a_recurrent_layer(mode: int, gates: int, per_unit: int) -> None:
+    # 5 steps of 3 rows, 10 wide, 7 units; of both products g W^T and x^T g
+    n = gates * 7
+    parameters = [t(n, 10), t(n, 7), t(n), t(n)]
+    inputs, outputs = [t(5, 3, 10), *parameters, t(1, 3, 7), t(1, 3, 7)], [t(5, 3, 10), *parameters]
+    one = cost("aten.mkldnn_rnn_layer_backward", inputs, outputs, mode=mode)
+    assert stated(one) == [
+        ((1, 15, n, 10), INSIDE, 1, 0),
+        ((1, 10, 15, n), 0, INSIDE, 1),
+        ((5, 3, n, 7), INSIDE, 2, INSIDE),
+        ((5, 7, 3, n), INSIDE, INSIDE, INSIDE),
+    ]
+    assert chained(one) == [False, False, True, True]
+    assert {e.name: e.flops for e in one.extras} == {"bias": 2 * 15 * 2 * n, "gates": 2 * 15 * 7 * per_unit}
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "packed"),
+    [("onnx.LSTM", 0, False), ("onnx.LSTM", 1, False), ("com.microsoft.DynamicQuantizeLSTM", 0, True)],
+)
+def test_both_directions_of_onnx_are_one_batch(name: str, layout: int, packed: bool) -> None:
+    # 5 steps of 2 rows, 3 wide, 7 units each way; runtimes pack W and R transposed
+    source, out = (t(2, 5, 3), t(2, 5, 2, 7)) if layout else (t(5, 2, 3), t(5, 2, 2, 7))
+    weights = [t(2, 3, 28), t(2, 7, 28)] if packed else [t(2, 28, 3), t(2, 28, 7)]
+    inputs = [source, *weights, t(2, 56), t(2, 21)]
+    one = cost(name, inputs, [out], given=("X", "W", "R", "B", "P"), layout=layout)
+    assert stated(one) == [((2, 10, 3, 28), 0, 1, INSIDE), ((10, 2, 7, 28), INSIDE, 2, 0)]
+    assert chained(one) == [False, True]
+    # 10 rows: 112 biases; 14 units of 13 and 3 peepholes of 2
+    assert [(e.name, e.flops, e.staged) for e in one.extras] == [
+        ("bias", 10 * 112, False),
+        ("gates", 10 * 14 * 19, True),
+    ]
