@@ -277,3 +277,33 @@ def test_factorisations_count_the_textbook_term(ops, program, flops):
 def test_every_category_of_a_rule_is_a_known_one(ops):
     for program, _ in ELEMENTWISE + REDUCTION:
         assert {o.category for o in ops(program)} <= set(CATEGORIES)
+
+
+def test_a_copy_reads_its_source_as_weights_and_an_overwritten_tensor_not_at_all(cost):
+    source, target = TensorSpec((4, 5), "float32", True), (4, 5)
+    for name, inputs in (("aten.copy_", [target, source]), ("aten._copy_from", [source, target])):
+        one = cost(name, inputs, [target])
+        assert (one.bytes_read, one.bytes_written, one.weight_bytes) == (80, 80, 80)
+
+
+def test_gradients_of_padding_are_summed_and_the_shape_is_not_read(cost):
+    # 1 x 9 gradients over 1 x 5 places
+    one = cost("aten.reflection_pad1d_backward", [(1, 9), (1, 5)], [(1, 5)])
+    assert (one.flops, one.bytes_read, one.bytes_written) == (9, 36, 20)
+
+
+def test_statistics_are_merged_by_the_mean(cost):
+    # input (2, 3, 8), means and deviations of 4 devices x 3: 5 for each of 12 means
+    assert cost("aten.batch_norm_gather_stats", [(2, 3, 8), (4, 3), (4, 3)], [(3,), (3,)]).flops == 60
+
+
+def test_a_shrinking_filter_costs_the_same_backward(cost):
+    # rows of 5 shrink from 7 to 4 columns by 4 taps (2 x 7 / 4 = 3.5), then 5 rows to 3 by 4 (3.33): 5 x 4, 3 x 4
+    assert cost("aten._upsample_bilinear2d_aa", [(1, 1, 5, 7)], [(1, 1, 3, 4)]).flops == 2 * (20 * 4 + 12 * 4)
+    assert cost("aten._upsample_bilinear2d_aa_backward", [(1, 1, 3, 4)], [(1, 1, 5, 7)]).flops == 2 * (80 + 48)
+
+
+def test_q_k_and_v_gain_their_bias_and_q_is_scaled(cost):
+    # (2, 6, 96) in 4 heads of 8: 3 x 384 additions, 384 multiplications
+    by_head = (2, 4, 6, 8)
+    assert cost("aten._transform_bias_rescale_qkv", [(2, 6, 96), (96,)], [by_head] * 3).flops == 4 * 384

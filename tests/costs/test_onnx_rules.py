@@ -231,3 +231,42 @@ def test_a_filter_widened_by_a_ratio_that_does_not_divide_counts_the_part_of_a_t
     # PyTorch's: 7 columns to 4: 2 x 7 / 4 = 3.5, so 4 taps, first along rows of 5, then 5 rows to 3: 3.33, so 4
     found = cost("aten._upsample_bilinear2d_aa", [t(1, 1, 5, 7)], [t(1, 1, 3, 4)])
     assert found.flops == 2 * (5 * 4 * 4 + 3 * 4 * 4)
+
+
+def test_biases_and_activations_of_fused_products() -> None:
+    # (4, 6) x (6, 5): 240, and 20 for a bias, 20 for an activation
+    a, b, bias, y = t(4, 6), t(6, 5), t(5), [t(4, 5)]
+    assert cost("com.microsoft.GemmFastGelu", [a, b], y).flops == 260
+    assert cost("com.microsoft.GemmFastGelu", [a, b, bias], y).flops == 280
+    assert cost("com.microsoft.FusedGemm", [t(6, 4), t(5, 6), bias], y, transA=1, transB=1).flops == 280
+    names = ("A", "B", "b_scale", "bias")
+    assert cost("com.microsoft.DynamicQuantizeMatMul", [a, b, t(5)], y, given=names[:3]).flops == 240
+    assert cost("com.microsoft.DynamicQuantizeMatMul", [a, b, t(5), bias], y, given=names).flops == 260
+    # A, its scale and zero point, then B: transposed, (5, 6)
+    given = ("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C")
+    inputs = [a, t(), t(), t(5, 6), t(), t(), bias]
+    assert cost("com.microsoft.QGemm", inputs, y, given=given, transB=1).flops == 260
+    without = cost("com.microsoft.QGemm", inputs[:6], y, given=given[:6], transB=1)
+    assert [(p.a, p.b) for p in without.products] == [((0,), (3,))]
+    assert without.flops == 240
+
+
+def test_packed_weights_are_as_deep_as_they_say_and_biased() -> None:
+    # 6 rows of 64 by 32 columns of 2 blocks x 16 bytes: 4 bits each
+    inputs = [t(2, 3, 64), t(32, 2, 16, dtype="uint8"), t(64), t(32, dtype="uint8"), t(32)]
+    given = ("A", "B", "scales", "zero_points", "bias")
+    one = cost("com.microsoft.MatMulNBits", inputs, [t(2, 3, 32)], given=given, K=64, N=32)
+    assert [(p.batch, p.m, p.k, p.n, p.b_bits) for p in one.products] == [(1, 6, 64, 32, 4)]
+    assert one.flops == 2 * 6 * 64 * 32 + 192
+
+
+def test_a_bias_before_a_softmax_is_one_more_per_element() -> None:
+    assert cost("com.microsoft.BiasSoftmax", [t(4, 5), t(5)], [t(4, 5)]).flops == 6 * 20
+
+
+def test_words_are_convolved_and_the_greatest_is_kept() -> None:
+    # 3 x 7 characters; 8 channels, each of 4 characters x 5: a bias and a comparison for each of 168
+    inputs = [t(3, 7, dtype="int32"), t(8, 1, 4, 5), t(8), t(100, 5)]
+    one = cost("com.microsoft.WordConvEmbedding", inputs, [t(3, 8)])
+    assert [(p.batch, p.m, p.k, p.n) for p in one.products] == [(1, 21, 20, 8)]
+    assert one.flops == 2 * 21 * 20 * 8 + 2 * 168

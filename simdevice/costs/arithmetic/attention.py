@@ -64,9 +64,12 @@ def attend(
     value: Place = 2,
     *,
     extras: tuple[Extra, ...] = (),
+    beside: Place = (),
 ) -> Cost:
-    """Reads query, key and value (a cache included) and writes the first output."""
-    used = {place for places in (query, key, value) for place in ((places,) if isinstance(places, int) else places)}
+    """Reads query, key, value (a cache included) and what lies `beside` (a bias), and writes the first output."""
+    used: set[int] = set()
+    for places in (query, key, value, beside):
+        used |= {places} if isinstance(places, int) else set(places)
     unread = {i: 0 for i in range(len(signature.inputs)) if i not in used}
     products = attended(signature, h, query, key, value, 0)
     return contraction(signature, "attention", products, (h.softmax, *extras), read=unread, written=1)

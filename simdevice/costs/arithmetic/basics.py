@@ -55,14 +55,11 @@ def unknown(signature: Signature, reason: str) -> Cost:
     return streamed(signature, "unknown", None, reason=reason)
 
 
-def lookup(
-    signature: Signature, picked: int, *, table: int = 0, flops: int = 0, category: str = "gather", reads: int = 1
-) -> Cost:
-    """Reads `picked` elements of the `reads` inputs from number `table` on, as those of its first, and all of every
-    other input."""
+def lookup(signature: Signature, picked: int, *, table: int = 0, flops: int = 0, category: str = "gather") -> Cost:
+    """Reads `picked` elements of input number `table`, and all of every other input."""
     source = signature.inputs[table]
     rows = nbytes((picked,), source.dtype)
-    others = [t for i, t in enumerate(signature.inputs) if not table <= i < table + reads]
+    others = [t for i, t in enumerate(signature.inputs) if i != table]
     return Cost(
         category,
         flops,

@@ -70,8 +70,10 @@ def convolve(
     weight: int = 1,
     transposed: bool = False,
     channels_last: bool = False,
+    weight_last: bool = False,
 ) -> Cost:
-    """x (input 0) and a weight (C_out, C_in/g, *kernel); transposed: (C_in, C_out/g, *kernel)."""
+    """x (input 0) and a weight (C_out, C_in/g, *kernel); transposed: (C_in, C_out/g, *kernel). Channels may be last,
+    in x and the result, and in the weight: (C_out, *kernel, C_in/g)."""
     source, filters, result = signature.inputs[0], signature.inputs[weight], signature.outputs[0]
     kernel, groups = filters.shape[2:], _groups(signature)
     columns = prod(filters.shape[1:])
@@ -83,7 +85,7 @@ def convolve(
         pixels = result.numel // max(1, filters.shape[0])
         dims = (groups, pixels, columns, filters.shape[0] // groups)
         picture, places = (_channels_first(t.shape) if channels_last else t.shape for t in (source, result))
-        if channels_last:  # (C_out, *kernel, C_in/g)
+        if weight_last:
             kernel = filters.shape[1:-1]
         window, windowed = _window(signature, picture, places, kernel), "a"
     product = product_of(signature, dims, 0, weight, 0, window=window, windowed=windowed)

@@ -46,9 +46,9 @@ def elementwise(signature: Signature, per_element: int = 1, *, outputs: int | No
     return streamed(signature, "elementwise", per_element * elements(signature.outputs[:outputs]) + more)
 
 
-def reduction(signature: Signature, per_element: int = 1, *, of: int = 0) -> Cost:
-    """So many FLOPs per element of input `of`; selections count as one pass."""
-    return streamed(signature, "reduction", per_element * signature.inputs[of].numel)
+def reduction(signature: Signature, per_element: int = 1) -> Cost:
+    """So many FLOPs per element of the first input; selections count as one pass."""
+    return streamed(signature, "reduction", per_element * signature.inputs[0].numel)
 
 
 def accumulated(signature: Signature) -> Cost:

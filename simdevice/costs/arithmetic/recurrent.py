@@ -11,7 +11,7 @@ the other. What a unit needs beside the products is counted per gate and step:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simdevice.costs.arithmetic.basics import Place, contraction, product_of, split_evenly
 from simdevice.costs.registry import streamed
@@ -35,8 +35,8 @@ LSTM, GRU, RNN = Cell(4, 13), Cell(3, 10), Cell(1, 2)
 class Layer:
     """One layer in one direction, or `directions` equal ones: places of its tensors, and its sizes.
 
-    `source` is INSIDE where the layer before made it. `projection` is the place of an LSTM's matrix
-    (`recurrent_width`, `units`).
+    `source` is INSIDE where the layer before made it, `result` where the layer after takes it. `projection` is the
+    place of an LSTM's matrix (`recurrent_width`, `units`).
     """
 
     source: Place
@@ -48,6 +48,7 @@ class Layer:
     biases: int = 0
     directions: int = 1
     projection: Place | None = None
+    result: Place = INSIDE
 
 
 def layers(
@@ -66,15 +67,14 @@ def layers(
     """
     products: list[Product] = []
     passes, units, biases = 1 + backward, 0, 0
-    for i, layer in enumerate(stack):
-        last = i == len(stack) - 1
+    for layer in stack:
         gates = cell.gates * layer.units
         units += layer.units * layer.directions
         biases += layer.biases
-        products += _input_products(signature, layer, gates, rows, backward=backward, first=i == 0)
+        products += _input_products(signature, layer, gates, rows, backward=backward)
         for count, batch in split_evenly(rows, steps):
             forward = (count * layer.directions, batch, layer.recurrent_width, gates)
-            out: Place = 0 if last and layer.projection is None and not backward else INSIDE
+            out = layer.result if layer.projection is None else INSIDE
             if backward:
                 products.append(product_of(signature, _transposed_b(forward), INSIDE, layer.recurrent, chained=True))
                 products.append(product_of(signature, _transposed_a(forward), INSIDE, INSIDE, chained=True))
@@ -82,9 +82,7 @@ def layers(
                 products.append(product_of(signature, forward, INSIDE, layer.recurrent, out, chained=True))
             if layer.projection is not None:
                 project = (count, batch, layer.units, layer.recurrent_width)
-                products.append(
-                    product_of(signature, project, INSIDE, layer.projection, 0 if last else INSIDE, chained=True)
-                )
+                products.append(product_of(signature, project, INSIDE, layer.projection, layer.result, chained=True))
     extras = (
         Extra("bias", passes * rows * biases),
         Extra("gates", passes * rows * units * (cell.flops_per_unit + peepholes), staged=True),
@@ -104,12 +102,10 @@ def cell_gradients(signature: Signature, cell: Cell) -> Cost:
     return streamed(signature, "elementwise", 2 * cell.flops_per_unit * signature.outputs[0].numel // cell.gates)
 
 
-def _input_products(
-    signature: Signature, layer: Layer, gates: int, rows: int, *, backward: bool, first: bool
-) -> Iterator[Product]:
+def _input_products(signature: Signature, layer: Layer, gates: int, rows: int, *, backward: bool) -> Iterator[Product]:
     forward = (layer.directions, rows, layer.width, gates)
     if not backward:
-        yield product_of(signature, forward, layer.source, layer.weight, chained=not first)
+        yield product_of(signature, forward, layer.source, layer.weight, chained=layer.source == INSIDE)
         return
     yield product_of(signature, _transposed_b(forward), INSIDE, layer.weight, 0)
     yield product_of(
@@ -148,4 +144,4 @@ def stack_of(signature: Signature, cell: Cell, first: int, directions: int) -> l
         source: Place = 0 if len(stack) < directions else INSIDE
         stack.append(Layer(source, place, place + 1, weight[1], units, recurrent[1], biases, projection=projection))
         place = after
-    return stack
+    return [replace(layer, result=0) if i >= len(stack) - directions else layer for i, layer in enumerate(stack)]

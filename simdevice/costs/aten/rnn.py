@@ -31,7 +31,7 @@ def _layer(signature: Signature, *, backward: bool) -> Cost:
     sequence, weight, recurrent = (t.shape for t in signature.inputs[:3])
     units = weight[0] // cell.gates
     biases = sum(t.shape[0] for t in signature.inputs[3:5] if len(t.shape) == 1)
-    only = Layer(0, 1, 2, weight[1], units, recurrent[1], biases)
+    only = Layer(0, 1, 2, weight[1], units, recurrent[1], biases, result=0)
     rows = signature.inputs[0].numel // max(sequence[-1], 1)
     return layers(signature, cell, [only], sequence[0], rows, backward=backward)
 

@@ -19,15 +19,19 @@ _ROLES = (("Q", "query"), ("K", "key", "past_key", "past"), ("V", "value", "past
 """Formal names of query, key and value, caches included."""
 
 
+MASKS = ("mask_index", "attention_bias", "past_sequence_length")
+"""What an operator reads of these is not counted, as of every mask."""
+
+
 def _attend(signature: Signature, heads: Heads, *, packed: bool = False, bias: int = 0) -> Cost:
-    """`packed`: key and value lie in the query's tensor too, or the value in the key's."""
+    """`packed`: key and value lie in the query's tensor too, or the value in the key's. `bias`: additions of one."""
     stands = places(signature)
     query, key, value = (tuple(stands[name] for name in names if name in stands) for names in _ROLES)
     if packed:
         key = key if "key" in stands else (*query, *key)
         value = value if "value" in stands else (*key, *(place for place in value if place not in key))
-    extras = (Extra("bias", bias),)
-    return formula.attend(signature, heads, query, key, value, extras=extras)
+    extras, beside = (Extra("bias", bias),), (stands["bias"],) if bias else ()
+    return formula.attend(signature, heads, query, key, value, extras=extras, beside=beside)
 
 
 def _lengths(tensor: TensorSpec, heads: int) -> tuple[int, int, int, int]:
@@ -90,23 +94,26 @@ def group_query_attention(signature: Signature) -> Cost:
 
 @register("com.microsoft.Attention", "com.microsoft.QAttention", attributes=("given", "num_heads"))
 def projected_attention(signature: Signature) -> Cost:
-    """The projections of input (batch, length, K) by weights (K, 3 * width) with their bias, then attention."""
+    """The projections of input (batch, length, K) by weights (K, 2 * width + value width) with their bias, then
+    attention, whose result is as wide as the values."""
     given, stands, heads = named(signature), places(signature), signature.attribute("num_heads") or 1
     weights = next((name for name in ("weights", "weight") if name in given), None)
     if weights is None or len(given["input"].shape) != 3:
         return unknown(signature, "packed sequences: their lengths are data, not shapes")
     batch, length, depth = given["input"].shape
     columns = given[weights].shape[-1]
-    width, past = columns // 3 // heads, given.get("past")
+    wide, past = signature.outputs[0].shape[-1], given.get("past")
+    width, value_width = (columns - wide) // 2 // heads, wide // heads
     keys = length + (past.shape[3] if past is not None else 0)
-    sizes = Heads(batch * heads, batch * heads, length, keys, width, width)
+    sizes = Heads(batch * heads, batch * heads, length, keys, width, value_width)
     cached = INSIDE if past is None else (stands["past"],)
     products = [
         product_of(signature, (1, batch * length, depth, columns), stands["input"], stands[weights]),
         *formula.attended(signature, sizes, INSIDE, cached, cached, 0, chained=True),
     ]
     bias = Extra("bias", batch * length * columns * ("bias" in given))
-    return contraction(signature, "attention", products, (bias, sizes.softmax))
+    unread = {stands[name]: 0 for name in MASKS if name in stands}
+    return contraction(signature, "attention", products, (bias, sizes.softmax), read=unread)
 
 
 @register("onnx.LinearAttention", attributes=("given", "q_num_heads", "kv_num_heads", "update_rule"))

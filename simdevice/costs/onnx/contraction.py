@@ -29,14 +29,21 @@ def block_product(signature: Signature) -> Cost:
 
 
 def _stored(signature: Signature, b: int, *, bias: bool = False, activation: int = 0) -> Cost:
-    """Operands that may be stored transposed (`transA`, `transB`), A's rows even as its first dimension."""
+    """Operands that may be stored transposed (`transA`, `transB`), and with the dimension before the last as the
+    first (`transBatchA`, `transBatchB`)."""
     left, right = signature.inputs[0].shape, signature.inputs[b].shape
-    if signature.attribute("transA"):
-        left = (*left[1:-1], left[-1], left[0]) if signature.attribute("transBatchA") else _swapped(left)
-    if signature.attribute("transB"):
-        right = (*right[1:-1], right[0], right[-1]) if signature.attribute("transBatchB") else right
-        right = _swapped(right)
+    if signature.attribute("transBatchA"):
+        left = _rows_first(left)
+    if signature.attribute("transBatchB"):
+        right = _rows_first(right)
+    left = _swapped(left) if signature.attribute("transA") else left
+    right = _swapped(right) if signature.attribute("transB") else right
     return products.matmul(signature, 0, b, dims=dims_of(left, right), bias=bias, activation=activation)
+
+
+def _rows_first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(rows, ..., columns), as (..., rows, columns)."""
+    return (*shape[1:-1], shape[0], shape[-1])
 
 
 def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -103,7 +110,7 @@ def einsum(signature: Signature) -> Cost:
     sizes: dict[str, int] = {}
     for term, tensor in zip(names, signature.inputs, strict=True):
         for name, size in zip(term, tensor.shape, strict=True):
-            sizes[name] = max(sizes.get(name, 1), size)
+            sizes[name] = size if sizes.get(name, 1) == 1 else sizes[name]
     combinations, operands = prod(sizes.values()), len(names)
     summed = combinations > sum(t.numel for t in signature.outputs)
     if operands == 1:

@@ -6,7 +6,7 @@ from math import prod
 
 from simdevice.costs.arithmetic import contraction
 from simdevice.costs.arithmetic.basics import product_of
-from simdevice.costs.arithmetic.convolution import convolve
+from simdevice.costs.arithmetic.convolution import convolve, window_of
 from simdevice.costs.arithmetic.products import outputs_extra
 from simdevice.costs.onnx._common import microsoft, places
 from simdevice.costs.registry import register
@@ -27,7 +27,8 @@ def convolution(signature: Signature) -> Cost:
 @register("com.microsoft.NhwcConv", attributes=SLIDES)
 def channels_last(signature: Signature) -> Cost:
     """The same with channels last, in X and in W."""
-    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 2), channels_last=True)
+    extras = outputs_extra(signature, bias=len(signature.inputs) > 2)
+    return convolve(signature, extras, channels_last=True, weight_last=True)
 
 
 @register("onnx.ConvInteger", attributes=SLIDES)
@@ -39,7 +40,8 @@ def integer_convolution(signature: Signature) -> Cost:
 @register("onnx.QLinearConv", "com.microsoft.QLinearConv", attributes=(*SLIDES, "channels_last"))
 def quantized_convolution(signature: Signature) -> Cost:
     """X, W and Y, each with scale and zero point; a ninth tensor is the bias. W keeps channels first."""
-    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 8), weight=3)
+    last = bool(signature.attribute("channels_last"))
+    return convolve(signature, outputs_extra(signature, bias=len(signature.inputs) > 8), weight=3, channels_last=last)
 
 
 def _fused(signature: Signature, addend: str, *, channels_last: bool = False) -> Cost:
@@ -48,7 +50,7 @@ def _fused(signature: Signature, addend: str, *, channels_last: bool = False) ->
     activated = signature.attribute("activation") not in (None, "", "none")
     biased = "B" in stands or "bias" in stands
     extras = outputs_extra(signature, bias=biased, addend=addend in stands, activation=activated)
-    return convolve(signature, extras, channels_last=channels_last)
+    return convolve(signature, extras, channels_last=channels_last, weight_last=channels_last)
 
 
 FUSED = (*SLIDES, "given", "activation")
@@ -90,12 +92,16 @@ def deformable_convolution(signature: Signature) -> Cost:
 
 @register("onnx.CausalConvWithState", "com.microsoft.CausalConvWithState", attributes=("given", "activation"))
 def causal_convolution(signature: Signature) -> Cost:
-    """Depthwise over the past and now: W is (channels, 1, k)."""
-    (channels, _, kernel), result = signature.inputs[1].shape, signature.outputs[0]
+    """Depthwise over the past and now: W is (channels, 1, k), the past's k - 1 places are a state."""
+    (channels, _, kernel), result, stands = signature.inputs[1].shape, signature.outputs[0], places(signature)
+    source = tuple(stands[name] for name in ("input", "past_state") if name in stands) or (0,)
+    length = result.shape[-1:]
+    window = window_of(signature, length, length, (kernel,), prod(result.shape[:1]))
     activated = signature.attribute("activation") not in (None, "", "none")
-    extras = outputs_extra(signature, bias="bias" in places(signature), activation=activated)
+    extras = outputs_extra(signature, bias="bias" in stands, activation=activated)
     dims = (channels, result.numel // max(channels, 1), kernel, 1)
-    return contraction(signature, "convolution", [product_of(signature, dims, 0, 1, 0)], extras)
+    product = product_of(signature, dims, source, 1, 0, window=window, windowed="a")
+    return contraction(signature, "convolution", [product], extras)
 
 
 @register("com.microsoft.WordConvEmbedding")

@@ -25,7 +25,7 @@ def _layer(signature: Signature, cell: Cell, peepholes: int = 0) -> Cost:
     steps = source.shape[1 if signature.attribute("layout") else 0]
     biases = given["B"].numel if "B" in given else 0
     width = given["W"].numel // max(directions * cell.gates * units, 1)
-    only = Layer(stands["X"], stands["W"], stands["R"], width, units, units, biases, directions)
+    only = Layer(stands["X"], stands["W"], stands["R"], width, units, units, biases, directions, result=0)
     return layers(signature, cell, [only], steps, rows, peepholes=peepholes)
 
 
