@@ -81,7 +81,17 @@ def test_keys_of_documents_stay(traced: Simacc, name: str) -> None:
         "simulate": {
             *("device", "workload", "operators", "free_operators", "time_s", "busy_s", "flops", "is_lower_bound"),
             *("bytes_read", "bytes_written", "weight_bytes", "peak_live_bytes", "memory_capacity_bytes", "utilisation"),
-            *("bounds_s", "flops_per_s", "hot_spot", "stalls", "components", "levels", "by_phase", "by_category"),
+            *(
+                "excess_bytes",
+                "bounds_s",
+                "flops_per_s",
+                "hot_spot",
+                "stalls",
+                "components",
+                "levels",
+                "by_phase",
+                "by_category",
+            ),
             *("by_bound", "by_module", "top_operators", "transfers", "unknown_operators", "tiles", "saved"),
         },
         "diff": {
