@@ -140,3 +140,10 @@ def test_weight_bytes_are_those_of_parameters_through_views(ops):
     # the transposed weight: 30 elements * 4 bytes
     assert trace.weight_bytes == 120
     assert trace.bytes_read == 120 + 96
+
+
+def test_scales_of_every_column_are_no_bias(cost):
+    # 2 * 16 * 32 * 64 = 65,536; scales of 16 rows and of 64 columns, then a bias of 1,024 additions
+    operands = [(16, 32), (32, 64), (16,), (64,)]
+    assert cost("aten._scaled_mm", operands, [(16, 64)], "float8_e4m3fn").flops == 65_536
+    assert cost("aten._scaled_mm", [*operands, (64,)], [(16, 64)], "float8_e4m3fn").flops == 66_560

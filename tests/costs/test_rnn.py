@@ -55,3 +55,13 @@ def test_lstm_decomposed_into_operators_costs_the_same_as_the_fused_layer(ops):
         finally:
             torch._C._set_mkldnn_enabled(True)
     assert decomposed == fused
+
+
+@pytest.mark.parametrize(
+    ("name", "gates", "per_unit"),
+    [("aten._thnn_fused_lstm_cell_backward_impl", 4, 13), ("aten._thnn_fused_gru_cell_backward", 3, 10)],
+)
+def test_a_cell_backward_is_twice_its_forward_per_unit(cost, name, gates, per_unit):
+    # 2 x 7 units; the gradients of all gates are the first output
+    gate, state = (2, gates * 7), (2, 7)
+    assert cost(name, [state, gate], [gate, state]).flops == 2 * per_unit * 14

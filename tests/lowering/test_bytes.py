@@ -354,3 +354,21 @@ def test_a_convolution_that_skips_pixels_reads_its_picture_on_every_machine() ->
     assert product.window is not None
     assert (product.window.size, product.window.result, product.window.stride) == ((8, 8), (4, 4), (2, 2))
     assert (product.a_bytes, product.a_loaded) == (256, 256)
+
+
+def test_excess_by_cause_and_by_hand() -> None:
+    # (8, 32) x (32, 96) where a tile may use 2 KiB: blocks of 8 x 12, 16 deep. The left, 1,024 bytes, is read 8 times
+    product = signature("aten.mm", [T(8, 32), T(32, 96)], [T(8, 96)])
+    assert excess_bytes(work_of(product, Costs()(product)), rates("small")) == {"blocks": 7 * 1024}
+    # dx is scattered from 2 x 36 x 18 floats onto 1,024 bytes; dw reads as many windows, and the 864 of the gradient
+    # again
+    grad, source, weight = T(1, 6, 6, 6), T(1, 4, 8, 8), T(6, 2, 3, 3)
+    call = signature(
+        "aten.convolution_backward",
+        [grad, source, weight],
+        [source, weight],
+        groups=2,
+        output_mask=(True, True, False),
+    )
+    excess = excess_bytes(work_of(call, Costs()(call)), rates("plain"))
+    assert excess == {"windows": 2 * (5184 - 1024), "shared": 864}

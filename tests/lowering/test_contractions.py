@@ -142,3 +142,22 @@ def test_transfers_cross_the_link_and_views_do_nothing() -> None:
     assert stages("simacc.copy_to_device", [], [T(4, 5)]) == [Transfer(80)]
     assert stages("aten.view", [T(4, 5)], [T(20)]) == []
     assert stages("simacc.synchronize", [], []) == []
+
+
+def test_the_first_product_brings_what_is_read_beside_all_operands() -> None:
+    # three projections, two products of heads, the result's: the biases, 96 + 32 floats, come with the first
+    source = T(2, 6, 32)
+    inputs = [source, source, source, T(96, 32), T(96), T(32, 32), T(32)]
+    whole = stages("aten._native_multi_head_attention", inputs, [source], num_head=4)
+    assert [s.read_bytes for s in whole if isinstance(s, Blocks)] == [512, 0, 0, 0, 0, 0]
+
+
+def test_a_pass_of_the_lanes_follows_for_gates_and_what_no_product_writes() -> None:
+    # 5 steps of 3 rows, 7 units of 13; the two last states of 3 x 7 floats are no result of a product
+    inputs = [T(5, 3, 10), T(28, 10), T(28, 7), T(28), T(28), T(1, 3, 7), T(1, 3, 7)]
+    outputs = [T(5, 3, 7), T(1, 3, 7), T(1, 3, 7), T(0)]
+    layer = stages("aten.mkldnn_rnn_layer", inputs, outputs, mode=2)
+    assert layer[-1] == Stream(0, 2 * 84, 15 * 7 * 13, chained=True)
+    # a softmax and a bias happen on the way out: no pass
+    query = T(1, 2, 4, 8)
+    assert len(stages("aten.scaled_dot_product_attention", [query] * 3, [query])) == 2

@@ -174,3 +174,31 @@ def test_a_rate_with_too_many_digits_is_refused() -> None:
         SpecError, match=r"^edge-npu: rates have too many digits to be exact; round bandwidths, latencies"
     ):
         rates(dram_bandwidth_bytes_per_s=Fraction(10**30 + 1, 10**20 + 3))
+
+
+def test_between_columns_and_depth_columns_are_halved() -> None:
+    # 4 x (32x512 + 512x512 + 32x512) bytes are more than 1 MiB; n halves to 256
+    tiles = cut(product(1, 32, 512, 512), rates())
+    assert [(t[3], t[4]) for t in tiles] == [(4 * (32 * 512 + 512 * 256), 4 * 32 * 256)] * 2
+
+
+def test_halves_of_an_odd_number_are_rounded_up() -> None:
+    # 4097 rows: 2049, then the 2048 that are left
+    tiles = cut(product(1, 4097, 64, 32), rates())
+    assert [t[4] for t in tiles] == [4 * 2049 * 32, 4 * 2048 * 32]
+
+
+def test_what_is_read_beside_the_operands_takes_its_time_and_room() -> None:
+    # 768 bytes of operands and 16 of a bias
+    assert cut(product(1, 8, 16, 4, beside=16), rates()) == [
+        (rates().transfer_ticks(784), 80_000, rates().transfer_ticks(128), 784, 128, 512, 0)
+    ]
+    # a tile may use 612 bytes. Half as deep: 4 x (8x8 + 8x4 + 8x4) = 512 and half of 200 fit, half of 201 does not
+    assert [t[3] for t in cut(product(1, 8, 16, 4, beside=200), rates(buffer_bytes=1224))] == [384 + 100] * 2
+    assert len(cut(product(1, 8, 16, 4, beside=201), rates(buffer_bytes=1224))) == 4
+
+
+def test_results_of_a_few_bits_are_rounded_up_to_bytes() -> None:
+    # 5 results of 4 bits are 3 bytes
+    ((*_, result, _, _),) = cut(Blocks(Product(1, 1, 3, 5, 16, 4, 4)), rates())
+    assert result == 3
