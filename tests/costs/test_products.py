@@ -146,6 +146,8 @@ def test_gradients_of_a_product() -> None:
         ("ijx,jk->ik", (4, 6, 2), (6, 5), (4, 5), (1, 4, 12, 5)),  # x is summed in the left alone: depth
         ("ij,kj", (4, 6), (5, 6), (4, 5), (1, 4, 6, 5)),  # no arrow: what occurs once is kept
         ("...ij,jk", (2, 4, 6), (6, 5), (2, 4, 5), (1, 8, 6, 5)),
+        ("...ij,...jk", (2, 4, 6), (2, 6, 5), (2, 4, 5), (2, 4, 6, 5)),
+        ("...ij,...jk", (3, 4, 6), (1, 6, 5), (3, 4, 5), (3, 4, 6, 5)),  # a length of 1 broadcasts on either side
     ],
 )
 def test_indices_of_an_einsum(

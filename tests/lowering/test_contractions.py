@@ -6,8 +6,8 @@ import pytest
 from lowering_strategies import tensor
 
 from simdevice.costs import Costs
-from simdevice.lowering.work import Blocks, Stream, Transfer, work_of
-from simdevice.records import Product, Signature, TensorSpec
+from simdevice.lowering.work import Blocks, Stream, Transfer, WorkTable, work_of
+from simdevice.records import Cost, OpTable, Product, Signature, TensorSpec
 
 
 def stages(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], **attributes: object) -> list[object]:
@@ -161,3 +161,15 @@ def test_a_pass_of_the_lanes_follows_for_gates_and_what_no_product_writes() -> N
     # a softmax and a bias happen on the way out: no pass
     query = T(1, 2, 4, 8)
     assert len(stages("aten.scaled_dot_product_attention", [query] * 3, [query])) == 2
+
+
+@pytest.mark.parametrize(("flops", "read", "believed"), [(60, 84, True), (61, 84, False), (60, 80, False)])
+def test_products_are_stated_anew_only_where_flops_and_bytes_are_the_same(
+    flops: int, read: int, believed: bool
+) -> None:
+    # (2, 3) x (3, 5): 2 x 2 x 3 x 5 FLOPs, 21 floats read, 10 written
+    table = OpTable(lambda _: Cost("matmul", flops, bytes_read=read, bytes_written=40))
+    table.intern(Signature("aten.mm", (T(2, 3), T(3, 5)), (T(2, 5),)))
+    (work,) = WorkTable(table, Costs()).stages
+    assert shapes(list(work)) == ([(1, 2, 3, 5)] if believed else [])
+    assert believed or work == (Stream(read, 40, flops),)

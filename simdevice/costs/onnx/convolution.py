@@ -48,8 +48,7 @@ def _fused(signature: Signature, addend: str, *, channels_last: bool = False) ->
     """A bias B, a tensor that is added, an activation: 1 per output element each, where given."""
     stands = places(signature)
     activated = signature.attribute("activation") not in (None, "", "none")
-    biased = "B" in stands or "bias" in stands
-    extras = outputs_extra(signature, bias=biased, addend=addend in stands, activation=activated)
+    extras = outputs_extra(signature, bias="B" in stands, addend=addend in stands, activation=activated)
     return convolve(signature, extras, channels_last=channels_last, weight_last=channels_last)
 
 
