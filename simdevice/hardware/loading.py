@@ -84,10 +84,10 @@ def _with_parts(path: Path, fields: dict[str, Any], lines: dict[str, int]) -> di
     for key, loader in loaders.items():
         if key == "host":
             parts.setdefault(key, "host-cpu")
-        if key == "link" and key not in parts:
-            parts[key] = getattr(parts.get("device"), "link", None)
+        if key == "link" and isinstance(parts.get("device"), (AcceleratorSpec, RooflineSpec)):
+            parts.setdefault(key, parts["device"].link)
         if key not in parts:
-            continue
+            continue  # the description says what is missing
         try:
             parts[key] = loader(parts[key])
         except (SpecError, UnknownNameError) as error:

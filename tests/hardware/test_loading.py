@@ -193,3 +193,40 @@ def test_a_link_that_is_none_names_the_file_that_asks_for_it(tmp_path):
     with pytest.raises(SpecError, match=rf"^{path}:\d+: unknown link 'pcie5': did you mean 'pcie5-x16'\?$"):
         load(path)
     assert load(path, link="nvlink4").link == "nvlink4"
+
+
+OFFLOAD = "kind: offload\ndevice: optical\nclaims: [matmul]\n"
+
+
+def test_an_offload_device_is_a_file_too(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(OFFLOAD)
+    spec = load(path)
+    # the host there is, and the device's own link
+    assert (spec.name, spec.device, spec.host, spec.link) == (
+        "mine",
+        load("optical"),
+        load_host("host-cpu"),
+        load_link("pcie5-x16"),
+    )
+    assert spec.memory_capacity_bytes == load("optical").memory_capacity_bytes
+    path.write_text(OFFLOAD + "link: nvlink4\n")
+    assert load(path).link == load_link("nvlink4")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (OFFLOAD.replace("optical", "opticl"), ":2: unknown device 'opticl': did you mean 'optical'?"),
+        (OFFLOAD + "host: host-gpu\n", ":4: unknown host 'host-gpu': did you mean 'host-cpu'?"),
+        (OFFLOAD + "link: nvlink\n", ":4: unknown link 'nvlink': did you mean 'nvlink4'?"),
+        (OFFLOAD.replace("device: optical\n", ""), ": field 'device' is missing"),
+        (OFFLOAD.replace("claims", "claim"), ":3: unknown field 'claim': did you mean 'claims'?"),
+    ],
+)
+def test_a_broken_offload_file_names_its_line(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises((SpecError, UnknownNameError)) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}{message}"
