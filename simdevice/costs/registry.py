@@ -84,15 +84,15 @@ class Costs:
     def rule(self, name: str) -> Rule | None:
         """The rule that costs this operator, or None."""
         for candidate in (name, base_name(name)):
-            found = self._own.get(candidate) or _RULES.get(candidate)
-            if found is not None:
-                return found
+            rule = self._own.get(candidate) or _RULES.get(candidate)
+            if rule is not None:
+                return rule
         return None
 
     def attributes(self, name: str) -> tuple[str, ...]:
         """The call attributes that belong in this operator's signature."""
-        found = self.rule(name)
-        return () if found is None else found.attributes
+        rule = self.rule(name)
+        return () if rule is None else rule.attributes
 
     def __call__(self, signature: Signature) -> Cost:
         """Cost one signature.
@@ -101,10 +101,10 @@ class Costs:
             UncostedOperatorError: no rule, and `strict` was asked for.
             SpecError: a caller's rule raised, or gave something that is no cost.
         """
-        found = self.rule(signature.name)
-        if found is not None:
-            own = found in self._own.values()
-            cost = _asked(found, signature) if own else found.function(signature)
+        rule = self.rule(signature.name)
+        if rule is not None:
+            own = rule in self._own.values()
+            cost = _asked(rule, signature) if own else rule.function(signature)
             if self._strict and cost.category == "unknown":
                 raise UncostedOperatorError(f"no cost for {signature.name!r}: {cost.reason}")
             return cost
@@ -133,10 +133,9 @@ def _own_rules(rules: Mapping[str, Rule | RuleFunction]) -> dict[str, Rule]:
     for name, rule in rules.items():
         if not isinstance(name, str) or "::" in name or "." not in name:
             raise SpecError(f"expected the name of an operator such as 'aten.mm' for a rule, got {str(name)!r}")
-        made = rule if isinstance(rule, Rule) else Rule(rule)
-        if not callable(made.function):
+        own[name] = rule if isinstance(rule, Rule) else Rule(rule)
+        if not callable(own[name].function):
             raise SpecError(f"expected a function of a signature as the rule for {name!r}, got {rule!r}")
-        own[name] = made
     return own
 
 

@@ -30,16 +30,16 @@ class NativeEngine:
 
     def outline(self, program: Program) -> Outline:
         tiles = program.tiles
-        found = _engine.outline(
+        sums = _engine.outline(
             *(program.buffer_bytes, program.dram_channels),
             *(tiles.offsets, tiles.load_ticks, tiles.compute_ticks, tiles.store_ticks),
             *(tiles.operand_bytes, tiles.result_bytes, tiles.work, tiles.unit),
             *(program.tile_list, program.dep_offsets, program.deps),
             *(program.wait_for, program.host_wait, program.launch_ticks),
         )
-        if found is False:
+        if sums is False:
             raise _refusal(program)
-        makespan, count, load_bandwidth, buffer_full, dependency, peak, unit_ticks, *rest = found
+        makespan, count, load_bandwidth, buffer_full, dependency, peak, unit_ticks, *rest = sums
         link = unit_ticks[UNITS.index("link")]
         compute = sum(unit_ticks) - link
         tail = makespan - (compute + link + load_bandwidth + buffer_full + dependency)

@@ -49,32 +49,32 @@ def attention(signature: Signature) -> Cost:
 
     FlexAttention's functions of scores and probabilities are part of the softmax's 5 per score.
     """
-    given = named(signature)
-    batch, heads, queries, width = _lengths(given["Q"], signature.attribute("q_num_heads") or 1)
-    _, kv_heads, keys, _ = _lengths(given["K"], signature.attribute("kv_num_heads") or 1)
-    *_, value_width = _lengths(given["V"], signature.attribute("kv_num_heads") or 1)
-    keys += given["past_key"].shape[2] if "past_key" in given else 0
+    tensors = named(signature)
+    batch, heads, queries, width = _lengths(tensors["Q"], signature.attribute("q_num_heads") or 1)
+    _, kv_heads, keys, _ = _lengths(tensors["K"], signature.attribute("kv_num_heads") or 1)
+    *_, value_width = _lengths(tensors["V"], signature.attribute("kv_num_heads") or 1)
+    keys += tensors["past_key"].shape[2] if "past_key" in tensors else 0
     return _attend(signature, Heads(batch * heads, batch * kv_heads, queries, keys, width, value_width))
 
 
 @register("com.microsoft.MultiHeadAttention", attributes=("given", "num_heads"))
 def multi_head_attention(signature: Signature) -> Cost:
     """query (batch, length, width), or all three packed as (batch, length, heads, 3, head width)."""
-    given, heads = named(signature), signature.attribute("num_heads") or 1
-    query = given["query"]
+    tensors, heads = named(signature), signature.attribute("num_heads") or 1
+    query = tensors["query"]
     if len(query.shape) == 5:
         batch, queries, _, _, width = query.shape
         return _attend(signature, Heads(batch * heads, batch * heads, queries, queries, width, width), packed=True)
     batch, queries, wide = query.shape
-    width, key = wide // heads, given.get("key", query)
+    width, key = wide // heads, tensors.get("key", query)
     if len(key.shape) == 5:  # key and value packed as (batch, length, heads, 2, head width)
         sizes = Heads(batch * heads, batch * heads, queries, key.shape[1], width, width)
         return _attend(signature, sizes, packed=True)
     keys = key.shape[2] if len(key.shape) == 4 else key.shape[1]
-    keys += given["past_key"].shape[2] if "past_key" in given else 0
-    value = given.get("value", key)
+    keys += tensors["past_key"].shape[2] if "past_key" in tensors else 0
+    value = tensors.get("value", key)
     value_width = value.shape[-1] if len(value.shape) == 4 else value.shape[-1] // heads
-    bias = query.numel + key.numel + value.numel if "bias" in given else 0
+    bias = query.numel + key.numel + value.numel if "bias" in tensors else 0
     return _attend(signature, Heads(batch * heads, batch * heads, queries, keys, width, value_width), bias=bias)
 
 
@@ -82,12 +82,12 @@ def multi_head_attention(signature: Signature) -> Cost:
 def group_query_attention(signature: Signature) -> Cost:
     """query (batch, length, width), key and value perhaps packed behind it; a cache of past_key (batch, kv heads,
     length, head width) is as long as it may get, so its length bounds the keys."""
-    given, heads = named(signature), signature.attribute("num_heads") or 1
-    batch, queries, wide = given["query"].shape
+    tensors, heads = named(signature), signature.attribute("num_heads") or 1
+    batch, queries, wide = tensors["query"].shape
     kv_heads = signature.attribute("kv_num_heads") or heads
-    packed = "key" not in given
+    packed = "key" not in tensors
     width = wide // (heads + 2 * kv_heads) if packed else wide // heads
-    keys = max(queries, given["past_key"].shape[2] if "past_key" in given else 0)
+    keys = max(queries, tensors["past_key"].shape[2] if "past_key" in tensors else 0)
     sizes = Heads(batch * heads, batch * kv_heads, queries, keys, width, width)
     return _attend(signature, sizes, packed=packed)
 
@@ -96,13 +96,13 @@ def group_query_attention(signature: Signature) -> Cost:
 def projected_attention(signature: Signature) -> Cost:
     """The projections of input (batch, length, K) by weights (K, 2 * width + value width) with their bias, then
     attention, whose result is as wide as the values."""
-    given, stands, heads = named(signature), places(signature), signature.attribute("num_heads") or 1
-    weights = next((name for name in ("weights", "weight") if name in given), None)
-    if weights is None or len(given["input"].shape) != 3:
+    tensors, stands, heads = named(signature), places(signature), signature.attribute("num_heads") or 1
+    weights = next((name for name in ("weights", "weight") if name in tensors), None)
+    if weights is None or len(tensors["input"].shape) != 3:
         return unknown(signature, "packed sequences: their lengths are data, not shapes")
-    batch, length, depth = given["input"].shape
-    columns = given[weights].shape[-1]
-    wide, past = signature.outputs[0].shape[-1], given.get("past")
+    batch, length, depth = tensors["input"].shape
+    columns = tensors[weights].shape[-1]
+    wide, past = signature.outputs[0].shape[-1], tensors.get("past")
     width, value_width = (columns - wide) // 2 // heads, wide // heads
     keys = length + (past.shape[3] if past is not None else 0)
     sizes = Heads(batch * heads, batch * heads, length, keys, width, value_width)
@@ -111,7 +111,7 @@ def projected_attention(signature: Signature) -> Cost:
         product_of(signature, (1, batch * length, depth, columns), stands["input"], stands[weights]),
         *formula.attended(signature, sizes, INSIDE, cached, cached, 0, chained=True),
     ]
-    bias = Extra("bias", batch * length * columns * ("bias" in given))
+    bias = Extra("bias", batch * length * columns * ("bias" in tensors))
     unread = {stands[name]: 0 for name in MASKS if name in stands}
     return contraction(signature, "attention", products, (bias, sizes.softmax), read=unread)
 
@@ -121,10 +121,10 @@ def linear_attention(signature: Signature) -> Cost:
     """Step by step on the vector lanes: the state (kv heads, d, dv) gains the outer product of key and value (2 per
     element), and each query head reads it (2). A decay scales the state (1); a delta rule reads it with the key first
     and scales what it adds (2, and 2 per value element)."""
-    given = named(signature)
+    tensors = named(signature)
     heads, kv_heads = signature.attribute("q_num_heads") or 1, signature.attribute("kv_num_heads") or 1
-    batch, steps, wide = given["query"].shape
-    width, value_width = wide // heads, given["value"].shape[-1] // kv_heads
+    batch, steps, wide = tensors["query"].shape
+    width, value_width = wide // heads, tensors["value"].shape[-1] // kv_heads
     rule = signature.attribute("update_rule") or "gated_delta"
     rule = rule.decode() if isinstance(rule, bytes) else rule
     state, turns = kv_heads * width * value_width, batch * steps

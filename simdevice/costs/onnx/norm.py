@@ -36,8 +36,8 @@ def skip_norm(signature: Signature) -> Cost:
 def embedded_norm(signature: Signature) -> Cost:
     """Rows of up to three tables are picked and added, then normalised; the tables are not read whole."""
     result = signature.outputs[0]
-    given = signature.attribute("given", ())
-    tables = [i for i, name in enumerate(given) if name.endswith("_embedding")]
+    names = signature.attribute("given", ())
+    tables = [i for i, name in enumerate(names) if name.endswith("_embedding")]
     flops = (5 + max(len(tables) - 1, 0)) * result.numel
     if not tables:
         return streamed(signature, "norm", flops)

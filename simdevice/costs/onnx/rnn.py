@@ -18,13 +18,13 @@ LAYER = ("given", "layout")
 
 
 def _layer(signature: Signature, cell: Cell, peepholes: int = 0) -> Cost:
-    given, stands = named(signature), places(signature)
-    source, (directions, *matrix) = given["X"], given["R"].shape
+    tensors, stands = named(signature), places(signature)
+    source, (directions, *matrix) = tensors["X"], tensors["R"].shape
     units = min(matrix)  # gates * units x units: the smaller side, also of its transpose
     rows = source.numel // max(source.shape[-1], 1)
     steps = source.shape[1 if signature.attribute("layout") else 0]
-    biases = given["B"].numel if "B" in given else 0
-    width = given["W"].numel // max(directions * cell.gates * units, 1)
+    biases = tensors["B"].numel if "B" in tensors else 0
+    width = tensors["W"].numel // max(directions * cell.gates * units, 1)
     only = Layer(stands["X"], stands["W"], stands["R"], width, units, units, biases, directions, result=0)
     return layers(signature, cell, [only], steps, rows, peepholes=peepholes)
 
