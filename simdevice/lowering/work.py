@@ -22,6 +22,10 @@ ROW_KINDS = ("operator", "view", "synchronize", "record_event", "wait_event", "s
 _ORDER_ROWS = {f"simacc.{kind}": kind for kind in ROW_KINDS[2:]}
 
 
+STATED = frozenset({"attention", "convolution", "fft", "matmul"})
+"""Categories in which rules state their work: products, or lane operations that are not the FLOPs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """A product for the array, cut into blocks. `read_bytes` are what the operator reads beside all its operands
@@ -101,8 +105,8 @@ class WorkTable:
     Columns of int64: `row_kind` (index into ROW_KINDS), `inputs`, `outputs` per signature; `first_stage`
     (one entry more); `stages`, one row of STAGE_COLUMNS per stage.
 
-    `restate` costs a signature whose cost states FLOPs of a contraction but no products, as files do that were
-    written before rules stated them; it is believed where it counts the same FLOPs.
+    `restate` costs a signature of a category in STATED whose cost states no work, as files do that were written
+    before rules did; it is believed where it counts the same FLOPs and bytes.
     """
 
     STAGE_COLUMNS = (
@@ -151,9 +155,12 @@ class WorkTable:
         return int(self.columns["first_stage"].searchsorted(stage, side="right")) - 1
 
     def _stated(self, signature: Signature, cost: Cost) -> Cost:
-        if cost.products or cost.extras or not cost.flops or self._restate is None:
+        if cost.category not in STATED or cost.products or cost.extras or not cost.flops or self._restate is None:
             return cost
-        again = self._restate(signature)
+        try:
+            again = self._restate(signature)
+        except (IndexError, KeyError, TypeError, ValueError):  # another program's file may order tensors differently
+            return cost
         same = (again.category, again.flops, again.bytes) == (cost.category, cost.flops, cost.bytes)
         return again if same else cost
 
