@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.process import PROCESS, check_devices, default_devices
 
 if TYPE_CHECKING:
     from simdevice.torch_backend.recording import Recording
@@ -63,10 +63,18 @@ def _native() -> Any:
     return bootstrap.native()
 
 
-def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
+def configure(
+    device: Any = None,
+    *,
+    devices: int | None = None,
+    engine: Any = None,
+    numerics: None = None,
+    **overrides: object,
+) -> None:
     """Choose the simulated machine: a preset name, a YAML file or a Device; spec fields by keyword.
 
-    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100".
+    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100". `devices` equal machines behind
+    one host are simacc:0, simacc:1, ...; without it, as many as there are (SIMACC_DEVICES at first, else 1).
 
     Raises:
         UnknownNameError, SpecError: no such machine, or one that cannot be; nothing has changed then.
@@ -74,8 +82,9 @@ def configure(device: Any = None, *, engine: Any = None, numerics: None = None, 
     from simdevice.torch_backend import machine
 
     chosen = machine.choose(device, engine=engine, numerics=numerics, **overrides)
+    count = None if devices is None else check_devices(devices)
     _native()
-    machine.use(chosen)
+    machine.use(chosen, count)
 
 
 def record(*, scopes: bool = True) -> Recording:
@@ -116,7 +125,8 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    return 1 if PROCESS.native is None else int(PROCESS.native.device_count())
+    """How many devices there are; before the device is loaded, how many there will be."""
+    return default_devices() if PROCESS.native is None else int(PROCESS.native.device_count())
 
 
 def current_device() -> int:
@@ -158,7 +168,12 @@ def _index(device: Any) -> int:
             raise ValueError(f"expected a simacc device, got {str(device)!r}")
         device = current_device() if device.index is None else device.index
     if not 0 <= device < device_count():
-        raise RuntimeError(f"expected a simacc device index below {device_count()}, got {device}")
+        raise RuntimeError(
+            f"expected a simacc device index below {device_count()}, got {device}; "
+            f"torch.simacc.configure(devices={device + 1}) makes as many"
+            if device > 0
+            else f"expected a simacc device index from 0, got {device}"
+        )
     return int(device)
 
 

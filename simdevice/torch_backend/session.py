@@ -23,7 +23,7 @@ class LiveSession:
 
     def __init__(self, recorder: Any, *, base_ps: int, keep: bool, follows: bool = False) -> None:
         self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
-        self.session = PROCESS.device.open(PROCESS.table, keep=keep)
+        self.session = PROCESS.device.open_several(PROCESS.table, keep=keep)
         self.operators = 0
         self.host_storages = HostStorages(PROCESS.native.next_id)
         self._keep = keep
@@ -47,7 +47,7 @@ class LiveSession:
 
     def start_again(self) -> None:
         """Simulate what was recorded so far on the machine that is current now."""
-        self.base_ps, self.session = 0, PROCESS.device.open(PROCESS.table, keep=True)
+        self.base_ps, self.session = 0, PROCESS.device.open_several(PROCESS.table, keep=True)
         for rows in self._rows:
             self.session.submit(rows)
 

@@ -27,6 +27,7 @@ class HostCall {
     kNone,
     kScalars,  // on the host, of no dimensions: PyTorch's numbers
     kHost,     // any on the host: indices and the like
+    kAny,      // also on another simacc device: what is copied
   };
   struct Use {
     bool read = true;     // its contents are an input
@@ -107,7 +108,7 @@ class HostCall {
   // Ends the call; `synchronizes` where the host needs a value or a size that only the data tells.
   void record(bool synchronizes = false) {
     if (call_) {
-      recorder_->record(*call_, synchronizes);
+      recorder_->record(*call_, device(), synchronizes);
     }
   }
 

@@ -117,7 +117,7 @@ void set_callbacks(py::function root_is_full, py::function event_ps, py::functio
 py::tuple drain(Recorder& recorder) {
   Tape tape = recorder.drain();
   return py::make_tuple(as_array(std::move(tape.signature)), as_array(std::move(tape.phase)), as_array(std::move(tape.scope)),
-      as_array(std::move(tape.tensors)));
+      as_array(std::move(tape.device)), as_array(std::move(tape.tensors)));
 }
 
 void initialize() {
@@ -151,7 +151,11 @@ PYBIND11_MODULE(_device, m) {
   m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
   m.def("settle_autograd", &settle_autograd, py::call_guard<py::gil_scoped_release>(),
         "Wait until autograd's threads hold no Python object: before Python finalizes.");
-  m.def("device_count", [] { return kDeviceCount; });
+  m.def("device_count", &device_count);
+  m.def("set_device_count", &set_device_count);
+  m.def("follow_devices_in_autograd", &follow_devices_in_autograd, py::call_guard<py::gil_scoped_release>(),
+        "Give autograd a thread for every device that is new since it began.");
+  m.attr("MOST_DEVICES") = kMostDevices;
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
   m.def("set_phase", [](uint8_t phase) { return std::exchange(thread_state().phase, phase); });
@@ -166,7 +170,7 @@ PYBIND11_MODULE(_device, m) {
       .def_static("root", [] { return Recorder::root(); })
       .def_static("open", &Recorder::open, py::arg("on_all_threads") = false)
       .def_static("innermost", &Recorder::innermost)
-      .def("synchronize", &Recorder::synchronize)
+      .def("synchronize_all", &Recorder::synchronize_all)
       .def("close", &Recorder::close)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)

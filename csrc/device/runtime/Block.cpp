@@ -22,7 +22,7 @@ struct Ledger {
 };
 
 Ledger& ledger(c10::DeviceIndex device) {
-  static std::array<Ledger, kDeviceCount> ledgers;
+  static std::array<Ledger, kMostDevices> ledgers;
   return ledgers.at(device);
 }
 
@@ -184,15 +184,18 @@ void refresh(c10::StorageImpl& device_storage) {
 }
 
 MemoryUse memory_use(c10::DeviceIndex device) {
+  check_device_index(device);
   const auto& book = ledger(device);
   return {book.live, book.peak, book.total, book.allocations, book.frees};
 }
 
 void reset_peak(c10::DeviceIndex device) {
+  check_device_index(device);
   ledger(device).peak = ledger(device).live.load();
 }
 
 void reset_totals(c10::DeviceIndex device) {
+  check_device_index(device);
   auto& book = ledger(device);
   book.total = book.live.load();
   book.allocations = book.allocations.load() - book.frees.load();
@@ -200,6 +203,7 @@ void reset_totals(c10::DeviceIndex device) {
 }
 
 size_t capacity_bytes(c10::DeviceIndex device) {
+  check_device_index(device);
   return ledger(device).capacity;
 }
 
