@@ -11,6 +11,7 @@ from typing import Any
 
 from simdevice.devices import Device, get
 from simdevice.errors import SpecError
+from simdevice.torch_backend.operator_totals import OperatorTotal, OperatorTotals
 from simdevice.torch_backend.process import PROCESS
 from simdevice.torch_backend.session import LiveSession
 from simdevice.units import PS_PER_S
@@ -20,6 +21,7 @@ __all__ = [
     "choose",
     "current_device",
     "default_device",
+    "operator_totals",
     "pin",
     "totals",
     "use",
@@ -44,9 +46,9 @@ def choose(device: Any = None, *, engine: Any = None, numerics: None = None, **o
     return get(default_device() if device is None else device, engine=engine, **overrides)
 
 
-def use(chosen: Device, devices: int | None = None) -> None:
+def use(chosen: Device, devices: int | None = None, *, operator_totals: bool = False) -> None:
     """Simulate on this machine, on as many of it as there are, or on another number. Time starts again at zero; tensors
-    stay. A recording that `follows` is simulated on it from its beginning.
+    stay. A recording that `follows` is simulated on it from its beginning. `operator_totals` adds up operators too.
 
     Raises:
         SpecError: a recording is open that does not; or there cannot be as many devices.
@@ -70,7 +72,8 @@ def use(chosen: Device, devices: int | None = None) -> None:
         for session in PROCESS.open.values():
             session.flush()
             session.resolve_events()
-        PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=False)
+        sums = OperatorTotals() if operator_totals else None
+        PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=sums is not None, totals=sums)
         PROCESS.open = {session.recorder.token: session for session in (PROCESS.root, *following)}
         for session in following:
             session.start_again()
@@ -112,6 +115,20 @@ def totals() -> dict[str, float]:
     """Simulated seconds and operators since the device was configured, outside and inside of record()."""
     with PROCESS.lock:
         return {"time_s": PROCESS.root.frontier_ps() / PS_PER_S, "operators": PROCESS.root.operators}
+
+
+def operator_totals() -> tuple[OperatorTotal, ...]:
+    """Every operator since the device was configured, outside and inside of record(); most time first.
+
+    Raises:
+        RuntimeError: nobody asked for them.
+    """
+    with PROCESS.lock:
+        root = PROCESS.root
+        if root.totals is None:
+            raise RuntimeError("operators are added up on request: torch.simacc.configure(operator_totals=True)")
+        root.flush()
+        return root.totals.listed(PROCESS.device.run(root.trace()))
 
 
 def add_time(ps: int) -> None:

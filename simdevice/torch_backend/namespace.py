@@ -9,12 +9,15 @@ import torch
 from simdevice.torch_backend.process import PROCESS, check_devices, default_devices
 
 if TYPE_CHECKING:
+    from simdevice.torch_backend.compiled_graphs import CompiledGraph
+    from simdevice.torch_backend.operator_totals import OperatorTotal
     from simdevice.torch_backend.recording import Recording
 
 __all__ = [
     "Event",
     "Recording",
     "Stream",
+    "compiled_graphs",
     "configure",
     "current_device",
     "current_stream",
@@ -35,6 +38,7 @@ __all__ = [
     "mem_get_info",
     "memory_allocated",
     "memory_stats",
+    "operator_totals",
     "record",
     "reset_peak_memory_stats",
     "seed",
@@ -69,12 +73,14 @@ def configure(
     devices: int | None = None,
     engine: Any = None,
     numerics: None = None,
+    operator_totals: bool = False,
     **overrides: object,
 ) -> None:
     """Choose the simulated machine: a preset name, a YAML file or a Device; spec fields by keyword.
 
     Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100". `devices` equal machines behind
     one host are simacc:0, simacc:1, ...; without it, as many as there are (SIMACC_DEVICES at first, else 1).
+    With `operator_totals`, torch.simacc.operator_totals() has sums per operator of all that runs from here on.
 
     Raises:
         UnknownNameError, SpecError: no such machine, or one that cannot be; nothing has changed then.
@@ -84,7 +90,7 @@ def configure(
     chosen = machine.choose(device, engine=engine, numerics=numerics, **overrides)
     count = None if devices is None else check_devices(devices)
     _native()
-    machine.use(chosen, count)
+    machine.use(chosen, count, operator_totals=operator_totals)
 
 
 def record(*, scopes: bool = True) -> Recording:
@@ -92,6 +98,21 @@ def record(*, scopes: bool = True) -> Recording:
     from simdevice.torch_backend.recording import Recording
 
     return Recording(scopes=scopes)
+
+
+def operator_totals() -> tuple[OperatorTotal, ...]:
+    """Calls, simulated seconds, FLOPs and bytes of every operator since configure(operator_totals=True)."""
+    _native()
+    from simdevice.torch_backend import machine
+
+    return machine.operator_totals()
+
+
+def compiled_graphs() -> tuple[CompiledGraph, ...]:
+    """What `torch.compile(backend="simacc")` made of the program: of every graph its operators, time and break."""
+    from simdevice.torch_backend import compile_backend
+
+    return compile_backend.compiled_graphs()
 
 
 def mark_weights(module: torch.nn.Module) -> None:

@@ -78,6 +78,19 @@ class HostCall {
     return use.written ? own_host_view(tensor) : host_view(tensor);
   }
 
+  // The same without a stand-in, for a kernel that takes device tensors.
+  void input(const at::Tensor& tensor, bool read) {
+    if (tensor.device().type() == kDeviceType) {
+      if (device_ < 0) {
+        device_ = tensor.device().index();
+      }
+      if (call_ && read) {
+        const auto& impl = *tensor.unsafeGetTensorImpl();
+        call_->input(impl, mark_of(impl));
+      }
+    }
+  }
+
   template <class Kernel>
   auto compute(Kernel&& kernel) const -> decltype(kernel()) {
     const c10::impl::ExcludeDispatchKeyGuard below(kAboveKernels);

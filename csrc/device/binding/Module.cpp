@@ -1,6 +1,7 @@
 // simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
+#include "../aten/UserKernel.h"
 #include "../recorder/Recorder.h"
 #include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
@@ -123,6 +124,7 @@ py::tuple drain(Recorder& recorder) {
 void initialize() {
   install_host_limit();
   register_kernels();
+  record_user_kernels();  // those that are older than the device
 }
 
 }  // namespace
@@ -134,6 +136,9 @@ PYBIND11_MODULE(_device, m) {
   register_hooks();  // so that torch.accelerator knows the device before its first use
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
   m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
+  m.def("record_user_kernel", &record_user_kernel, "Let an operator keep its row where somebody else registered its kernel.");
+  m.def("record_user_kernels", &record_user_kernels);
+  m.def("forget_user_kernel", &forget_user_kernel);
   m.def("set_initializer", [](py::function f) {
     callbacks().initialize = [kept = new py::function(std::move(f))] {
       const py::gil_scoped_acquire gil;
