@@ -23,7 +23,7 @@ from simdevice.errors import CaptureError, SpecError
 from simdevice.frontends.plans import Graph, GraphCalls, branch_of, breaks, graph_scope, lowering
 from simdevice.frontends.storages import StorageIds
 from simdevice.records import OpTable, Origin, Rows, TraceBuilder
-from simdevice.torch_backend import machine, recording, scopes
+from simdevice.torch_backend import dynamo, machine, recording, scopes
 from simdevice.torch_backend.bootstrap import native
 from simdevice.torch_backend.compiled_graphs import CompiledGraph, GraphLog, trace_of
 from simdevice.torch_backend.host_storages import HostStorages
@@ -40,9 +40,7 @@ class _Totals:
 
     lock = threading.Lock()
     runs = time_ps = 0
-    logs: ClassVar[
-        list[tuple[GraphLog, Device | None]]
-    ] = []  # one per graph, with the machine that it was compiled for
+    logs: ClassVar[list[tuple[GraphLog, Device | None]]] = []  # per graph, and the machine that it was compiled for
     branches: ClassVar[Counter[str]] = Counter()
     breaks_before: ClassVar[Counter[str]] = Counter()
 
@@ -57,6 +55,7 @@ def simacc(
     """
     if mode not in (None, "default"):
         raise SpecError(f"backend 'simacc' has no modes, got mode={mode!r}: give options={{'device': ...}}")
+    dynamo.register()
     on_simacc = touches_simacc(module, example)
     if on_simacc and options:
         raise SpecError("simacc tensors run on the configured device: torch.simacc.configure(...), not options")

@@ -108,11 +108,14 @@ def _compiles_for_simacc(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 def _hides_hooks(init: Callable[..., None]) -> Callable[..., None]:
     """Dynamo may be loaded while a recording's module hooks are installed already, and would break its graphs at them:
-    they are hidden when the first program asks for a compilation."""
+    they are hidden when the first program asks for a compilation, and Dynamo is told of the device."""
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        from simdevice.torch_backend import dynamo  # late: it brings Dynamo, which only programs that compile load
+
         scopes.hide_from_dynamo()
+        dynamo.register()
         init(self, *args, **kwargs)
 
     return __init__

@@ -15,7 +15,7 @@ namespace simacc {
 namespace {
 
 struct Ledger {
-  std::atomic<int64_t> live{0}, peak{0}, total{0}, allocations{0}, frees{0};
+  std::atomic<int64_t> live{0}, peak{0}, total{0}, allocations{0}, frees{0}, refusals{0};
   std::atomic<size_t> capacity{std::numeric_limits<int64_t>::max()};
   std::mutex name_mutex;
   std::string name;
@@ -38,6 +38,7 @@ void charge(c10::DeviceIndex device, int64_t bytes) {
   const auto capacity = static_cast<int64_t>(book.capacity.load(std::memory_order_relaxed));
   if (C10_UNLIKELY(live > capacity && bytes > 0)) {
     book.live.fetch_sub(bytes, std::memory_order_relaxed);
+    book.refusals.fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(book.name_mutex);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "simacc:", static_cast<int>(device), " out of memory: tried to allocate ",
         amount(bytes), ", but ", amount(live - bytes), " of the ", amount(capacity),
@@ -97,6 +98,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
       stat.allocated = use.allocations;
       stat.freed = use.frees;
     }
+    stats.num_ooms = use.refusals;
     return stats;
   }
 
@@ -186,7 +188,7 @@ void refresh(c10::StorageImpl& device_storage) {
 MemoryUse memory_use(c10::DeviceIndex device) {
   check_device_index(device);
   const auto& book = ledger(device);
-  return {book.live, book.peak, book.total, book.allocations, book.frees};
+  return {book.live, book.peak, book.total, book.allocations, book.frees, book.refusals};
 }
 
 void reset_peak(c10::DeviceIndex device) {
@@ -200,6 +202,7 @@ void reset_totals(c10::DeviceIndex device) {
   book.total = book.live.load();
   book.allocations = book.allocations.load() - book.frees.load();
   book.frees = 0;
+  book.refusals = 0;
 }
 
 size_t capacity_bytes(c10::DeviceIndex device) {
