@@ -42,6 +42,16 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return device_count();
   }
 
+  // Every type that the CPU computes with; quantized tensors are not there.
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability capability;
+    for (const auto quantized : {c10::kIndex_QInt8, c10::kIndex_QUInt8, c10::kIndex_QInt32, c10::kIndex_QUInt4x2,
+             c10::kIndex_QUInt2x4}) {
+      capability.capability_data.capability_bits &= ~(uint64_t{1} << quantized);
+    }
+    return capability;
+  }
+
   c10::Stream getStream(c10::Device device) const override {
     const auto at = indexed(device);
     return c10::Stream(c10::Stream::UNSAFE, at, thread_state().streams.at(at.index()));
