@@ -11,6 +11,7 @@
 #include "aten/Refusals.cpp"
 #include "aten/Typed.cpp"
 #include "binding/Scopes.cpp"
+#include "recorder/Launches.cpp"
 #include "recorder/Recorder.cpp"
 #include "recorder/Signature.cpp"
 #include "runtime/Autograd.cpp"
@@ -20,3 +21,4 @@
 #include "runtime/Guard.cpp"
 #include "runtime/Hooks.cpp"
 #include "runtime/HostLimit.cpp"
+#include "runtime/Profiler.cpp"

@@ -60,6 +60,7 @@ def use(chosen: Device) -> None:
         for session in PROCESS.open.values():
             session.flush()
             session.resolve_events()
+            session.finish_capture()
         PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=False)
         PROCESS.open = {session.recorder.token: session for session in (PROCESS.root, *following)}
         for session in following:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from simdevice.costs import Rule
     from simdevice.devices import Device
     from simdevice.records import OpTable
+    from simdevice.torch_backend.profiler import Capture
     from simdevice.torch_backend.session import LiveSession
 
 __all__ = ["PROCESS", "Process", "leave", "scope_number"]
@@ -42,6 +43,7 @@ class Process:
         # What records: the root and every open recording, by the native recorder's token.
         self.root: LiveSession
         self.open: dict[int, LiveSession] = {}
+        self.captures: list[Capture] = []  # of the profiler that runs: of recorders that have got a new machine
 
 
 PROCESS = Process()

@@ -65,8 +65,7 @@ class Recording:
             session.host_storages.close()
             rows = session.rows()
             outer = PROCESS.open.get(self._outer, PROCESS.root)  # gone if it ended before this one
-            outer.flush()
-            outer.feed(rows)
+            outer.take(session)
             self._trace = Trace(PROCESS.table, rows, tuple(PROCESS.scopes), _origin(capture_s)).compact()
         self._run = session.session.finish(self._trace)
         del self._session

@@ -13,6 +13,7 @@ import numpy as np
 from simdevice.records import Rows
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.profiler import Capture, profiled_part
 from simdevice.torch_backend.signatures import follow_rules, intern_new
 
 __all__ = ["LiveSession", "event_ps", "innermost", "root_is_full"]
@@ -26,15 +27,21 @@ class LiveSession:
         self.session = PROCESS.device.open(PROCESS.table, keep=keep)
         self.operators = 0
         self.host_storages = HostStorages(PROCESS.native.next_id)
+        self.capture: Capture | None = None  # while a profiler runs, from its first row on
         self._keep = keep
         self._rows: list[Rows] = []
 
     def flush(self) -> None:
         """Simulate what was recorded since the last flush."""
         with PROCESS.lock:
-            signature, *rest = self.recorder.drain()
+            signature, phase, scope, tensors, launches = self.recorder.drain()
             intern_new()
-            self.feed(Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *rest))
+            rows = Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], phase, scope, tensors)
+            if launches is not None:
+                before, rows, launches = profiled_part(rows, launches, PROCESS.table)
+                self.feed(before)
+                self._capture(rows, launches)
+            self.feed(rows)
             self.session.forget_events(self.recorder.drain_released_events())
             follow_rules()
 
@@ -44,6 +51,30 @@ class LiveSession:
             self.operators += len(rows)
             if self._keep:
                 self._rows.append(rows)
+
+    def _capture(self, rows: Rows, launches: Any) -> None:
+        """Keep rows that a profiler wants the times of, before they are fed."""
+        if len(rows):
+            if self.capture is None:
+                self.capture = Capture(PROCESS.device, self.base_ps + int(self.session.frontier_ps))
+            self.capture.add(rows, launches)
+
+    def finish_capture(self) -> None:
+        """No further rows belong to what was kept so far."""
+        if self.capture is not None:
+            PROCESS.captures.append(self.capture)
+            self.capture = None
+
+    def take(self, inner: LiveSession) -> None:
+        """The rows of a recording inside this one, which has ended."""
+        rows = inner.rows()
+        self.flush()
+        self.feed(rows)
+        if self.capture is None:
+            self.capture = inner.capture
+        elif inner.capture is not None:
+            self.capture.extend(inner.capture)
+        inner.capture = None
 
     def start_again(self) -> None:
         """Simulate what was recorded so far on the machine that is current now."""

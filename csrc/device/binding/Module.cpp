@@ -7,6 +7,7 @@
 #include "../runtime/Generator.h"
 #include "../runtime/Hooks.h"
 #include "../runtime/HostLimit.h"
+#include "../runtime/Profiler.h"
 #include "Scopes.h"
 
 #include <pybind11/numpy.h>
@@ -116,8 +117,38 @@ void set_callbacks(py::function root_is_full, py::function event_ps, py::functio
 
 py::tuple drain(Recorder& recorder) {
   Tape tape = recorder.drain();
+  const py::object launch = tape.launch.empty() ? py::none() : py::object(as_array(std::move(tape.launch)));
   return py::make_tuple(as_array(std::move(tape.signature)), as_array(std::move(tape.phase)), as_array(std::move(tape.scope)),
-      as_array(std::move(tape.tensors)));
+      as_array(std::move(tape.tensors)), launch);
+}
+
+// What the Python half makes of a profile: see simdevice/torch_backend/profiler.py.
+Profile as_profile(const py::tuple& from) {
+  using Column = std::vector<int64_t>;
+  Profile out;
+  for (const auto& t : from[0].cast<std::vector<std::tuple<int32_t, std::string, std::string, int64_t>>>()) {
+    out.tracks.push_back({std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t)});
+  }
+  for (const auto& k : from[1].cast<std::vector<std::tuple<std::string, bool, decltype(Profile::Kind::arguments)>>>()) {
+    out.kinds.push_back({std::get<0>(k), std::get<1>(k), std::get<2>(k)});
+  }
+  const auto track = from[2].cast<Column>(), kind = from[3].cast<Column>(), launch = from[4].cast<Column>(),
+             start = from[5].cast<Column>(), busy = from[6].cast<Column>();
+  for (size_t i = 0; i < kind.size(); ++i) {
+    out.kernels.push_back({static_cast<size_t>(track[i]), static_cast<size_t>(kind[i]), launch[i], start[i], busy[i]});
+  }
+  return out;
+}
+
+void set_profiler(py::function begins, py::function ends) {
+  profiler_callbacks().begins = [f = new py::function(std::move(begins))] {
+    const py::gil_scoped_acquire gil;
+    (*f)();
+  };
+  profiler_callbacks().ends = [f = new py::function(std::move(ends))] {
+    const py::gil_scoped_acquire gil;
+    return as_profile((*f)());
+  };
 }
 
 void initialize() {
@@ -141,6 +172,7 @@ PYBIND11_MODULE(_device, m) {
     };
   });
   m.def("set_callbacks", &set_callbacks);
+  m.def("set_profiler", &set_profiler);
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
   m.def("next_id", &next_id);

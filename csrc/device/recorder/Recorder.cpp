@@ -1,5 +1,7 @@
 #include "Recorder.h"
 
+#include "Launches.h"
+
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -120,6 +122,10 @@ void Recorder::append(int32_t signature, uint8_t phase, int32_t scope, std::span
   for (const int64_t id : tensors) {
     tape_.tensors.push_back(id);
   }
+  if (C10_UNLIKELY(launches_are_kept())) {
+    tape_.launch.resize(tape_.signature.size() - 1, kUnprofiled);
+    tape_.launch.push_back(current_operator());
+  }
   rows_.store(tape_.signature.size(), std::memory_order_relaxed);
 }
 
@@ -217,6 +223,9 @@ void Recorder::synchronize_event(const Mark& mark) {
 Tape Recorder::drain() {
   const std::lock_guard<SpinLock> lock(lock_);
   rows_.store(0, std::memory_order_relaxed);
+  if (!tape_.launch.empty()) {
+    tape_.launch.resize(tape_.signature.size(), kUnprofiled);
+  }
   return std::exchange(tape_, {});
 }
 

@@ -27,6 +27,7 @@ struct Tape {
   std::vector<uint8_t> phase;
   std::vector<int32_t> scope;
   std::vector<int64_t> tensors;
+  std::vector<int64_t> launch;  // of a profiler: see Launches.h; empty where none has run since the last drain
 };
 
 class Recorder;
