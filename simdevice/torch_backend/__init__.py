@@ -14,7 +14,7 @@ def autoload() -> None:
     import torch
     from torch.utils import backend_registration
 
-    from simdevice.torch_backend import namespace
+    from simdevice.torch_backend import namespace, patches
     from simdevice.torch_backend.build import load_prebuilt
     from simdevice.torch_backend.process import leave
 
@@ -23,6 +23,7 @@ def autoload() -> None:
     backend_registration.rename_privateuse1_backend("simacc")
     torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    patches.install(patches.AT_IMPORT)
     atexit.register(leave)
     module = load_prebuilt()
     if module is not None:

@@ -36,7 +36,7 @@ def _first_use() -> None:
     PROCESS.table, PROCESS.rules = OpTable(Costs()), dict(registered())
     machine.use(chosen)
     module.set_callbacks(root_is_full, event_ps, declared_attributes)
-    module.set_profiler(profiler.begins, profiler.ends)
+    module.set_timed_profile(profiler.timed_profile)
     module.initialize()
     if PROCESS.seed is not None:
         for index in range(module.device_count()):

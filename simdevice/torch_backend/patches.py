@@ -6,19 +6,21 @@ A patch is a function that gets what stood there and gives what stands there now
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch.autograd.profiler_util import EventList
 from torch.multiprocessing.reductions import reduce_tensor
 
 from simdevice.torch_backend import scopes
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import PROCESS
 
-__all__ = ["PATCHES", "Patch", "install", "undo"]
+__all__ = ["AT_IMPORT", "PATCHES", "Patch", "install", "undo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,12 @@ _NOTHING = object()
 _applied: list[tuple[Patch, Any, Any]] = []
 
 
-def install() -> None:
-    """Apply every patch. Once per process, or again after `undo`."""
-    for patch in PATCHES:
-        _applied.append((patch, *patch.apply()))
+def install(which: tuple[Patch, ...] | None = None) -> None:
+    """Apply these patches, or all, but for those that stand already."""
+    standing = [patch for patch, _, _ in _applied]
+    for patch in PATCHES if which is None else which:
+        if patch not in standing:
+            _applied.append((patch, *patch.apply()))
 
 
 def undo() -> None:
@@ -135,10 +139,48 @@ def _received(kind: type, on_host: torch.Tensor, requires_grad: bool) -> torch.T
     return tensor.requires_grad_(requires_grad)
 
 
+def _asks_for_kernels(init: Callable[..., None]) -> Callable[..., None]:
+    """Without `use_kineto`, `torch.autograd.profiler.profile(use_device="simacc")` times operators by a pair of events
+    around each, which would be operators of the program themselves; PyTorch prints a back trace per operator where a
+    device has none. The newer way tells the same, to the nanosecond, and leaves the program alone."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, enabled: bool = True, *, use_device: Any = None, **options: Any) -> None:
+        if use_device == "simacc":
+            options["use_kineto"] = True
+        init(self, enabled, use_device=use_device, **options)
+
+    return __init__
+
+
+def _knows_the_device(method: Callable[..., Any]) -> Callable[..., Any]:
+    """`sort_by="self_cuda_time_total"` works in PyTorch, and so does "privateuse1" in the place of "cuda", but not the
+    name that this device has taken, under which its columns are printed."""
+
+    @functools.wraps(method)
+    def by_name(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *map(_generic, args), **{key: _generic(value) for key, value in kwargs.items()})
+
+    return by_name
+
+
+def _generic(argument: Any) -> Any:
+    is_metric = isinstance(argument, str) and re.fullmatch(r"(self_)?simacc_(time|time_total|memory_usage)", argument)
+    return argument.replace("simacc", "privateuse1") if is_metric else argument
+
+
 _inductor: Any = torch._TorchCompileInductorWrapper
 _reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # where register() writes
 
+AT_IMPORT = (
+    Patch(torch.autograd.profiler.profile, "__init__", _asks_for_kernels),
+    Patch(EventList, "table", _knows_the_device),
+    Patch(EventList, "export_stacks", _knows_the_device),
+)
+"""What a program may call before it uses the device: applied with `import torch`."""
+
 PATCHES = (
+    *AT_IMPORT,
     Patch(torch.nn.Module, "_apply", _marks_weights),
     Patch(_inductor, "__call__", _compiles_for_simacc),
     Patch(_inductor, "__init__", _hides_hooks),

@@ -17,7 +17,7 @@ from simdevice.devices import Device
 from simdevice.records import Cost, OpTable, Origin, Rows, Run, Trace
 from simdevice.torch_backend.process import PROCESS
 
-__all__ = ["Capture", "begins", "ends"]
+__all__ = ["Capture", "profiled_part", "timed_profile"]
 
 Int64 = NDArray[np.int64]
 
@@ -59,16 +59,7 @@ def profiled_part(rows: Rows, launches: Int64, table: OpTable) -> tuple[Rows, Ro
     return before, rest, launches[first:]
 
 
-def begins() -> None:
-    """The native half calls this when a profiler starts: what was recorded before is not part of it."""
-    with PROCESS.lock:
-        PROCESS.captures.clear()
-        for session in PROCESS.open.values():
-            session.flush()
-            session.capture = None
-
-
-def ends() -> tuple[Any, ...]:
+def timed_profile() -> tuple[Any, ...]:
     """The native half calls this when a profiler has ended: every kernel with its times, as `runtime/Profiler.h` takes
     them: tracks, kinds, and five columns of kernels."""
     with PROCESS.lock:
@@ -107,7 +98,7 @@ def _profile(captures: list[Capture]) -> tuple[Any, ...]:
             ):
                 column.append(values)
             kinds += _kinds(run.trace.table, of_kind.tolist())
-            tracks.append((0, name, device.name, after_ps - clock_ps))
+            tracks.append((0, name, device.name, after_ps - clock_ps))  # one device: index 0
             ends_ps = max(ends_ps, capture.begins_ps + run.makespan_ps)
         after_ps += ends_ps - clock_ps
     return tracks, kinds, *(np.concatenate([*column, np.empty(0, np.int64)]) for column in columns)
@@ -125,7 +116,7 @@ def _kinds(table: OpTable, signatures: Iterable[int]) -> list[tuple[str, bool, l
     for index in signatures:
         cost: Cost = table.costs[index]
         arguments = [("category", f'"{cost.category}"'), ("bytes", str(cost.bytes))]
-        if cost.flops is not None:
+        if cost.flops:
             arguments.append(("flops", str(cost.flops)))
         out.append((table.signatures[index].name, cost.category == "transfer", arguments))
     return out

@@ -98,5 +98,9 @@ def insert(rows: Callable[[OpTable, HostStorages], Rows]) -> bool:
         if session is PROCESS.root:
             return False
         session.flush()
-        session.feed(rows(PROCESS.table, session.host_storages))
+        inserted = rows(PROCESS.table, session.host_storages)
+        launch = PROCESS.native.current_launch()
+        if launch >= 0:
+            session.keep_for_profiler(inserted, np.full(len(inserted), launch, np.int64))
+        session.feed(inserted)
     return True

@@ -40,7 +40,7 @@ class LiveSession:
             if launches is not None:
                 before, rows, launches = profiled_part(rows, launches, PROCESS.table)
                 self.feed(before)
-                self._capture(rows, launches)
+                self.keep_for_profiler(rows, launches)
             self.feed(rows)
             self.session.forget_events(self.recorder.drain_released_events())
             follow_rules()
@@ -52,7 +52,7 @@ class LiveSession:
             if self._keep:
                 self._rows.append(rows)
 
-    def _capture(self, rows: Rows, launches: Any) -> None:
+    def keep_for_profiler(self, rows: Rows, launches: Any) -> None:
         """Keep rows that a profiler wants the times of, before they are fed."""
         if len(rows):
             if self.capture is None:

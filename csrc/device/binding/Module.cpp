@@ -1,6 +1,7 @@
 // simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
+#include "../recorder/Launches.h"
 #include "../recorder/Recorder.h"
 #include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
@@ -140,12 +141,8 @@ Profile as_profile(const py::tuple& from) {
   return out;
 }
 
-void set_profiler(py::function begins, py::function ends) {
-  profiler_callbacks().begins = [f = new py::function(std::move(begins))] {
-    const py::gil_scoped_acquire gil;
-    (*f)();
-  };
-  profiler_callbacks().ends = [f = new py::function(std::move(ends))] {
+void set_timed_profile(py::function function) {
+  timed_profile() = [f = new py::function(std::move(function))] {
     const py::gil_scoped_acquire gil;
     return as_profile((*f)());
   };
@@ -172,7 +169,8 @@ PYBIND11_MODULE(_device, m) {
     };
   });
   m.def("set_callbacks", &set_callbacks);
-  m.def("set_profiler", &set_profiler);
+  m.def("set_timed_profile", &set_timed_profile);
+  m.def("current_launch", [] { return launches_are_kept() ? current_operator() : kUnprofiled; });
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
   m.def("next_id", &next_id);

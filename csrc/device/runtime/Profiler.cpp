@@ -58,17 +58,14 @@ class Session final : public libkineto::IActivityProfilerSession {
     status_ = libkineto::TraceStatus::RECORDING;
     started_ns_ = unix_ns();
     forget_operators();
-    if (times() && profiler_callbacks().begins) {
-      profiler_callbacks().begins();
-    }
     profiler_flags.launches = times();
     profiler_flags.memory = true;
   }
 
   void stop() override {
     profiler_flags.launches = profiler_flags.memory = false;
-    if (times() && profiler_callbacks().ends) {
-      profile_ = profiler_callbacks().ends();
+    if (times() && timed_profile()) {
+      profile_ = timed_profile()();
     }
     status_ = libkineto::TraceStatus::PROCESSING;
   }
@@ -77,8 +74,12 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback operator_of, int64_t,
       int64_t end_ns) override {
+    if (profile_.kernels.empty()) {
+      return;
+    }
     trace_ = std::make_unique<libkineto::CpuTraceBuffer>();
     trace_->span = libkineto::TraceSpan(started_ns_, end_ns, "simacc");
+    trace_->span.iteration = 0;
     trace_->gpuOpCount = 0;
     Rounding rounding;
     std::vector<int64_t> free_ns(profile_.tracks.size(), 0);  // where a track's last kernel has ended
@@ -206,9 +207,9 @@ class Profiler final : public libkineto::IActivityProfiler {
 
 }  // namespace
 
-ProfilerCallbacks& profiler_callbacks() {
-  static auto* callbacks = new ProfilerCallbacks;  // holds Python objects; never destroyed after the interpreter
-  return *callbacks;
+std::function<Profile()>& timed_profile() {
+  static auto* function = new std::function<Profile()>;  // holds Python objects; never destroyed after the interpreter
+  return *function;
 }
 
 // PyTorch's reporter of host memory knows what it has counted: bytes that leave the host are freed there.

@@ -39,12 +39,9 @@ struct Profile {
   std::vector<Kernel> kernels;  // of each track in order of time
 };
 
-// The Python half's part, set at the device's first use: a program that has none to tell is profiled without.
-struct ProfilerCallbacks {
-  std::function<void()> begins;
-  std::function<Profile()> ends;
-};
-ProfilerCallbacks& profiler_callbacks();
+// Called when a profiler has ended. The Python half sets it at the device's first use: before that there is nothing to
+// tell. None of it runs when a profiler starts, which may already be watching what Python calls.
+std::function<Profile()>& timed_profile();
 
 // While a profiler runs: bytes that were the host's are the device's from here on, and the other way round. `live` is
 // what the device holds afterwards.
