@@ -81,8 +81,11 @@ def _profile(captures: list[Capture]) -> tuple[Any, ...]:
         ends_ps = clock_ps
         for capture in group:
             run, launches = capture.simulate()
-            name = "queue" if not tracks else f"queue {len(tracks) + 1}"  # of another recording, or another machine
+            ends_ps = max(ends_ps, capture.begins_ps + run.makespan_ps)
             kept = np.flatnonzero((launches > _UNPROFILED) & (run.busy_ps > 0))
+            if not len(kept):
+                continue
+            name = "queue" if not tracks else f"queue {len(tracks) + 1}"  # of another recording, or another machine
             of_kind, kind = np.unique(run.trace.rows.signature[kept], return_inverse=True)
             start = capture.begins_ps + _start_ps(run)[kept]
             for column, values in zip(
@@ -99,7 +102,6 @@ def _profile(captures: list[Capture]) -> tuple[Any, ...]:
                 column.append(values)
             kinds += _kinds(run.trace.table, of_kind.tolist())
             tracks.append((0, name, device.name, after_ps - clock_ps))  # one device: index 0
-            ends_ps = max(ends_ps, capture.begins_ps + run.makespan_ps)
         after_ps += ends_ps - clock_ps
     return tracks, kinds, *(np.concatenate([*column, np.empty(0, np.int64)]) for column in columns)
 

@@ -24,7 +24,8 @@ class LiveSession:
 
     def __init__(self, recorder: Any, *, base_ps: int, keep: bool, follows: bool = False) -> None:
         self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
-        self.session = PROCESS.device.open(PROCESS.table, keep=keep)
+        self.device = PROCESS.device
+        self.session = self.device.open(PROCESS.table, keep=keep)
         self.operators = 0
         self.host_storages = HostStorages(PROCESS.native.next_id)
         self.capture: Capture | None = None  # while a profiler runs, from its first row on
@@ -56,7 +57,7 @@ class LiveSession:
         """Keep rows that a profiler wants the times of, before they are fed."""
         if len(rows):
             if self.capture is None:
-                self.capture = Capture(PROCESS.device, self.base_ps + int(self.session.frontier_ps))
+                self.capture = Capture(self.device, self.base_ps + int(self.session.frontier_ps))
             self.capture.add(rows, launches)
 
     def finish_capture(self) -> None:
@@ -78,7 +79,8 @@ class LiveSession:
 
     def start_again(self) -> None:
         """Simulate what was recorded so far on the machine that is current now."""
-        self.base_ps, self.session = 0, PROCESS.device.open(PROCESS.table, keep=True)
+        self.base_ps, self.device = 0, PROCESS.device
+        self.session = self.device.open(PROCESS.table, keep=True)
         for rows in self._rows:
             self.session.submit(rows)
 

@@ -90,7 +90,7 @@ def test_late_imports_are_those_that_have_a_reason():
     late = {path.stem: names for path in PYTHON.glob("*.py") if (names := late_imports(path))}
     assert late == {
         # `import torch` runs these two, and loads nothing of the simulator
-        "__init__": {"bootstrap", "build", "namespace", "process"},
+        "__init__": {"bootstrap", "build", "namespace", "patches", "process"},
         "namespace": {"bootstrap", "machine", "recording", "scopes"},
         "patches": {"compile_backend"},  # Dynamo, for programs that compile
     }

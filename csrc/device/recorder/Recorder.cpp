@@ -32,6 +32,24 @@ const int32_t* current_scope(const ThreadState& state) {
 // about to write to it.
 std::atomic<const std::shared_ptr<Recorder>*> everywhere{nullptr};
 
+// A profiler ends only where it is innermost, and may well end inside a recording that began after it: so the profiler
+// stays innermost while a recorder is put in or taken out.
+template <class Change>
+void below_profiler(Change&& change) {
+  const auto kProfiler = c10::DebugInfoKind::PROFILER_STATE;
+  std::shared_ptr<c10::DebugInfoBase> profiler;
+  if (c10::ThreadLocalDebugInfo::get(kProfiler) != nullptr) {
+    try {
+      profiler = c10::ThreadLocalDebugInfo::_pop(kProfiler);
+    } catch (const c10::Error&) {  // something else is innermost
+    }
+  }
+  change();
+  if (profiler != nullptr) {
+    c10::ThreadLocalDebugInfo::_push(kProfiler, std::move(profiler));
+  }
+}
+
 const OpInfo kSynchronize{"simacc.synchronize"};
 const OpInfo kRecordEvent{"simacc.record_event"};
 const OpInfo kWaitEvent{"simacc.wait_event"};
@@ -88,7 +106,7 @@ Recorder* Recorder::current() {
 
 std::shared_ptr<Recorder> Recorder::open(bool on_all_threads) {
   auto recorder = std::make_shared<Recorder>(innermost());
-  c10::ThreadLocalDebugInfo::_push(kKind, recorder);
+  below_profiler([&] { c10::ThreadLocalDebugInfo::_push(kKind, recorder); });
   if (on_all_threads) {
     everywhere = new std::shared_ptr<Recorder>(recorder);
   }
@@ -104,13 +122,14 @@ void Recorder::close() {
     dropped.swap(waits_);
     scope_starts_.clear();
   }
-  // Unlink it where it is innermost; below something else (a profiler that outlives the block) the
-  // closed recorder stays in the chain and is skipped.
+  // Unlink it where it is innermost; below something else the closed recorder stays in the chain and is skipped.
   if (c10::ThreadLocalDebugInfo::get(kKind) == this) {
-    try {
-      c10::ThreadLocalDebugInfo::_pop(kKind);
-    } catch (const c10::Error&) {
-    }
+    below_profiler([] {
+      try {
+        c10::ThreadLocalDebugInfo::_pop(kKind);
+      } catch (const c10::Error&) {
+      }
+    });
   }
 }
 
