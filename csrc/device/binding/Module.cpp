@@ -1,4 +1,5 @@
 // simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
+#include "../aten/Alias.h"
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
 #include "../recorder/Launches.h"
@@ -148,6 +149,14 @@ void set_timed_profile(py::function function) {
   };
 }
 
+// The host sees what was submitted so far: it waits for that, and for nothing to be copied.
+at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
+  if (auto* recorder = Recorder::current()) {
+    recorder->synchronize();
+  }
+  return host_window(device_tensor);
+}
+
 void initialize() {
   install_host_limit();
   register_kernels();
@@ -174,6 +183,7 @@ PYBIND11_MODULE(_device, m) {
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
   m.def("next_id", &next_id);
+  m.def("host_window", &synchronized_host_window);
   m.def("memory", &memory);
   m.def("reset_peak_memory", &reset_peak);
   m.def("reset_accumulated_memory", &reset_totals);
