@@ -202,9 +202,9 @@ def _opens_to_the_host(export: Callable[..., Any]) -> Callable[..., Any]:
 
 def _shares_its_own(consume: Callable[..., Any]) -> Callable[..., Any]:
     """`torch.from_dlpack` does not ask a tensor's owner for another device, but copies: the CPU's view of a simacc
-    tensor would be a copy, and copy=False an error. A capsule's memory is borrowed, in no statistics and without a number
-    in traces, so a simacc tensor of a simacc tensor is made without one. And PyTorch takes "simacc" without an index for
-    a device that no tensor is on."""
+    tensor would be a copy, and copy=False an error. A capsule's memory is borrowed, in no statistics and without a
+    number in traces, so a simacc tensor of a simacc tensor is made without one. And PyTorch takes "simacc" without an
+    index for a device that no tensor is on."""
 
     @functools.wraps(consume)
     def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
