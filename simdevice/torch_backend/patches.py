@@ -171,6 +171,23 @@ def _generic(argument: Any) -> Any:
     return argument.replace("simacc", "privateuse1") if is_metric else argument
 
 
+def _keeps_kernels(remove: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that calls one of its own name and nothing else is one row of a profiler's table. PyTorch then takes
+    the inner one's kernels, and loses the outer's; here it is the outer one that launches, and the host's kernel is
+    inside."""
+
+    @functools.wraps(remove)
+    def _remove_dup_nodes(self: Any) -> Any:
+        if self._use_device == "simacc":
+            for event in self:  # in order of time: outer before inner
+                outer = event.cpu_parent
+                if outer is not None and outer.name == event.name and len(outer.cpu_children) == 1:
+                    event.kernels = outer.kernels + event.kernels
+        return remove(self)
+
+    return _remove_dup_nodes
+
+
 def _names_the_device(device_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """DLPack has a number for devices that it does not list, and PyTorch gives it to a device called "privateuse1": it
     raises "Unknown device type" for one that has taken a name."""
@@ -235,6 +252,7 @@ AT_IMPORT = (
     Patch(torch.autograd.profiler.profile, "__init__", _asks_for_kernels),
     Patch(EventList, "table", _knows_the_device),
     Patch(EventList, "export_stacks", _knows_the_device),
+    Patch(EventList, "_remove_dup_nodes", _keeps_kernels),
     Patch(torch, "from_dlpack", _shares_its_own),
     Patch(torch.utils.dlpack, "from_dlpack", _shares_its_own),
 )

@@ -32,4 +32,24 @@ void leave_operator();
 // The innermost operator that this thread is in; 0: none.
 int64_t current_operator();
 
+// While one lives, its thread is in the operator around the innermost, which is a step of PyTorch's on the way here.
+class InCallingOperator {
+ public:
+  InCallingOperator() : step_(launches_are_kept() ? current_operator() : 0) {
+    if (step_ > 0) {
+      leave_operator();
+    }
+  }
+  ~InCallingOperator() {
+    if (step_ > 0) {
+      enter_operator(step_);
+    }
+  }
+  InCallingOperator(const InCallingOperator&) = delete;
+  InCallingOperator& operator=(const InCallingOperator&) = delete;
+
+ private:
+  const int64_t step_;
+};
+
 }  // namespace simacc
