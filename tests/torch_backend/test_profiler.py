@@ -159,6 +159,8 @@ def test_kernels_of_an_operator_sum_to_its_total_and_carry_picoseconds(tmp_path)
     kernels = kernels_of(exported(prof, tmp_path))
     assert [e["args"]["duration_ps"] for e in kernels] == [each] * 7
     assert {e["dur"] for e in kernels} == {Decimal("0.012"), Decimal("0.013")}
+    for one, following in pairwise(kernels):
+        assert one["ts"] + one["dur"] <= following["ts"]  # a viewer drops what overlaps, be it by a nanosecond
 
 
 def test_total_time_of_an_operator_holds_its_parts():
@@ -274,8 +276,6 @@ def test_the_device_row_of_a_trace_keeps_the_simulated_clock(tmp_path):
         host_ns = int(kernel["ts"] * 1000) + trace["baseTimeNanoseconds"]
         simulated_ns = kernel["args"]["start_ps"] // PS_PER_NS
         assert 0 <= host_ns - simulated_ns - clock["host_minus_simulated_ns"] <= 1
-    for one, following in pairwise(kernels):
-        assert one["ts"] + one["dur"] <= following["ts"]  # a viewer drops what overlaps by a nanosecond
     names = {(e["name"], e["pid"]): e["args"] for e in events if e["ph"] == "M"}
     assert names["process_name", 0] == {"name": "simacc:0 (h100, simulated time)"}
     assert names["process_labels", 0] == {"labels": "simacc:0"}
@@ -284,6 +284,36 @@ def test_the_device_row_of_a_trace_keeps_the_simulated_clock(tmp_path):
     operators = {e["args"]["External id"]: e["name"] for e in events if e.get("cat") == "cpu_op"}
     launched = [operators[e["args"]["External id"]] for e in kernels]
     assert launched == ["aten::exp", "aten::tanh", "aten::sin"]
+
+
+def test_the_simulated_clock_is_laid_where_the_profiler_started(tmp_path):
+    torch.simacc.configure("h100", dram_bandwidth_bytes_per_s="1 MB/s")
+    x = torch.ones(64, 64, device="simacc")
+    for _ in range(100):
+        x.relu()  # 41 ms each
+    with profile() as prof:
+        x.exp()
+    trace = exported(prof, tmp_path)
+    [kernel] = kernels_of(trace)
+    [operator] = [e for e in trace["traceEvents"] if e["name"] == "aten::exp"]
+    assert kernel["args"]["start_ps"] > 4 * 10**12
+    assert kernel["ts"] < operator["ts"]
+
+
+def test_on_tiles_a_kernel_is_the_computing_frontiers_advance(tmp_path):
+    torch.simacc.configure("edge-npu")
+    x = torch.ones(256, 256, device="simacc")
+    torch.simacc.synchronize()
+    with torch.simacc.record() as rec, profile() as prof:
+        x @ x
+        x.relu()
+        torch.simacc.synchronize()  # what comes next loads after the stores: its stall is its own
+        x @ x
+    kernels = kernels_of(exported(prof, tmp_path))
+    busy = [int(ps) for ps in rec.run.busy_ps if ps]
+    assert [e["args"]["duration_ps"] for e in kernels] == busy
+    starts = [e["args"]["start_ps"] - kernels[0]["args"]["start_ps"] for e in kernels]
+    assert starts == [0, busy[0], busy[0] + busy[1]]  # one after the other, though tiles load before
 
 
 def test_copies_are_of_the_link(tmp_path):
