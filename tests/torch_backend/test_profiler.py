@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 import simdevice as sd
 from simdevice.devices import Device
 from simdevice.devices.offload import Offload
-from simdevice.torch_backend import patches
+from simdevice.torch_backend import patches, profiler
 from simdevice.torch_backend.process import PROCESS
 
 PS_PER_NS = 1000
@@ -541,6 +541,24 @@ def test_rows_say_what_launched_them_only_under_a_profiler():
         PROCESS.root.flush()
         x.relu()
     assert [e.count for e in prof.key_averages() if e.key == "aten.relu"] == [2]
+
+
+def test_a_failure_of_the_simulator_leaves_the_rest_of_a_profile(monkeypatch):
+    def fails(captures) -> None:
+        raise RuntimeError("no times today")
+
+    x, seen = torch.ones(64, 64, device="simacc"), []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    with monkeypatch.context() as within:
+        within.setattr(profiler, "_profile", fails)
+        with profile() as prof:
+            x.relu()
+    assert [str(u.exc_value) for u in seen] == ["no times today"]
+    assert "aten::relu" in {e.key for e in prof.key_averages()}
+    assert kernel_ns(prof) == {}
+    with profile() as prof:
+        x.exp()
+    assert kernel_ns(prof) == {"aten.exp": 12}
 
 
 CPU_PROGRAM = """
