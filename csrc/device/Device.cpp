@@ -10,6 +10,7 @@
 #include "aten/Recurrent.cpp"
 #include "aten/Refusals.cpp"
 #include "aten/Typed.cpp"
+#include "aten/UserKernel.cpp"
 #include "binding/Scopes.cpp"
 #include "recorder/Launches.cpp"
 #include "recorder/Recorder.cpp"

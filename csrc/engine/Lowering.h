@@ -40,6 +40,8 @@ class Lowering {
   int64_t lower(const WorkView& work, int64_t rows, const int32_t* signature, const int64_t* tensors, Piece& piece);
 
   int64_t operators() const { return operators_; }
+  // What is before this position is complete before the host issues the next row.
+  int64_t host_position() const { return host_wait_; }
   // Before which operator an event was last recorded; -1 where it was not.
   int64_t event_position(int64_t event) const;
   // The events recorded before a position, with their positions.

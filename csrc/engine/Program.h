@@ -26,6 +26,7 @@ struct ProgramView {
   const int64_t* wait_for;
   const int64_t* host_wait;
   const int64_t* launch;
+  const int64_t* not_before;
 
   int64_t first(int64_t op) const { return tiles.offsets[tile_list[op]]; }
   int64_t last(int64_t op) const { return tiles.offsets[tile_list[op] + 1]; }

@@ -28,6 +28,7 @@ bool Simulation::accepts(const ProgramView& program) const {
   }
   __int128 total = total_ticks_;
   const int64_t before = operators();
+  int64_t latest = 0;
   for (int64_t op = 0; op < program.operators; ++op) {
     const int64_t list = program.tile_list[op];
     if (list < 0 || list >= tiles.lists || program.first(op) == program.last(op)) return false;
@@ -35,11 +36,13 @@ bool Simulation::accepts(const ProgramView& program) const {
     const int64_t self = before + op;
     if (program.launch[op] < 0 || program.wait_for[op] < 0 || program.wait_for[op] > self) return false;
     if (program.host_wait[op] < 0 || program.host_wait[op] > self) return false;
+    if (program.not_before[op] < 0) return false;
+    latest = std::max(latest, program.not_before[op]);
     if (program.dep_offsets[op + 1] < program.dep_offsets[op]) return false;
     for (int64_t d = program.dep_offsets[op]; d < program.dep_offsets[op + 1]; ++d)
       if (program.deps[d] < 0 || program.deps[d] >= self) return false;
   }
-  return total < kMostTicks;
+  return total + latest < kMostTicks;
 }
 
 void Simulation::append(const ProgramView& program, Times times) {
@@ -66,7 +69,7 @@ void Simulation::run(const ProgramView& program, Times times, Sums& sums) {
     if (program.host_wait[op] > 0) host_ = std::max(host_, frontier(program.host_wait[op]));
     host_ += program.launch[op];
     total_ticks_ += program.launch[op];
-    int64_t met = std::max(loaded_, host_);
+    int64_t met = std::max({loaded_, host_, program.not_before[op]});
     if (program.wait_for[op] > 0) met = std::max(met, frontier(program.wait_for[op]));
     for (int64_t d = program.dep_offsets[op]; d < program.dep_offsets[op + 1]; ++d)
       met = std::max(met, complete(program.deps[d]));

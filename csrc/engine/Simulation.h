@@ -30,6 +30,9 @@ class Simulation {
   // When the operators before a position are complete, if no further load comes between.
   int64_t frontier(int64_t operators) const;
 
+  // When the host has issued all that was appended.
+  int64_t host() const { return host_; }
+
   int64_t operators() const { return base_ + static_cast<int64_t>(positions_.size()) - 1; }
 
   // The last position before which everything is complete before anything more can load.

@@ -62,7 +62,8 @@ py::array_t<T> handed(std::vector<T>&& values) {
 
 ProgramView view(const Column& offsets, const Column& load, const Column& compute, const Column& store,
                  const Column& operands, const Column& results, const Column& tile_list, const Column& dep_offsets,
-                 const Column& deps, const Column& wait_for, const Column& host_wait, const Column& launch) {
+                 const Column& deps, const Column& wait_for, const Column& host_wait, const Column& launch,
+                 const Column& not_before) {
   if (offsets.size() < 1 || dep_offsets.size() < 1) throw std::invalid_argument("offsets start with 0");
   const int64_t tiles = load.size(), operators = tile_list.size();
   ProgramView program{};
@@ -80,6 +81,7 @@ ProgramView view(const Column& offsets, const Column& load, const Column& comput
   program.wait_for = column(wait_for, operators, "wait_for");
   program.host_wait = column(host_wait, operators, "host_wait");
   program.launch = column(launch, operators, "launch_ticks");
+  program.not_before = column(not_before, operators, "not_before");
   const auto inside = [](const int64_t* begin, int64_t count, int64_t limit) {
     return begin[0] >= 0 && begin[count] <= limit;
   };
@@ -94,9 +96,9 @@ ProgramView view(const Column& offsets, const Column& load, const Column& comput
 py::object append(Simulation& simulation, bool keep, const Column& offsets, const Column& load, const Column& compute,
                   const Column& store, const Column& operands, const Column& results, const Column& tile_list,
                   const Column& dep_offsets, const Column& deps, const Column& wait_for, const Column& host_wait,
-                  const Column& launch) {
+                  const Column& launch, const Column& not_before) {
   const ProgramView program = view(offsets, load, compute, store, operands, results, tile_list, dep_offsets, deps,
-                                   wait_for, host_wait, launch);
+                                   wait_for, host_wait, launch, not_before);
   std::unique_ptr<int64_t, decltype(&std::free)> times(nullptr, &std::free);
   int64_t tiles = 0;
   {
@@ -123,9 +125,9 @@ py::object outline(int64_t buffer_bytes, int64_t dram_channels, const Column& of
                    const Column& compute, const Column& store, const Column& operands, const Column& results,
                    const Column& work, const py::array_t<uint8_t, py::array::c_style>& unit, const Column& tile_list,
                    const Column& dep_offsets, const Column& deps, const Column& wait_for, const Column& host_wait,
-                   const Column& launch) {
+                   const Column& launch, const Column& not_before) {
   const ProgramView program = view(offsets, load, compute, store, operands, results, tile_list, dep_offsets, deps,
-                                   wait_for, host_wait, launch);
+                                   wait_for, host_wait, launch, not_before);
   const int64_t* works = column(work, load.size(), "work");
   if (unit.ndim() != 1 || unit.size() != load.size()) throw std::invalid_argument("unit: expected one per tile");
   const uint8_t* units = unit.data();
@@ -217,6 +219,7 @@ PYBIND11_MODULE(_engine, m) {
         return s.frontier(p);
       })
       .def_property_readonly("operators", &Simulation::operators)
+      .def("host", &Simulation::host)
       .def("settled", &Simulation::settled)
       .def("forget", &Simulation::forget)
       .def("write_pending", &Simulation::write_pending);
@@ -238,6 +241,7 @@ PYBIND11_MODULE(_engine, m) {
       .def(py::init<const Rates&>())
       .def("lower", &lower)
       .def_property_readonly("operators", &Lowering::operators)
+      .def_property_readonly("host_position", &Lowering::host_position)
       .def("event_position", &Lowering::event_position)
       .def("events_before", &Lowering::events_before)
       .def("forget_event", &Lowering::forget_event)

@@ -33,6 +33,12 @@ OwnDeviceOption = Annotated[
         help="A device by name, or a YAML file (default: what the script configures, else SIMACC_DEVICE or h100).",
     ),
 ]
+Devices = Annotated[
+    int | None,
+    typer.Option(
+        "--devices", min=1, max=16, help="How many of it: simacc:0, simacc:1, ... (default: SIMACC_DEVICES or 1)."
+    ),
+]
 Depth = Annotated[int, typer.Option("--depth", min=1, help="How many parts of a module path make a row.")]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many operators to list.")]
 
@@ -41,6 +47,7 @@ def command(
     script: Script,
     arguments: Arguments = None,
     device: OwnDeviceOption = None,
+    devices: Devices = None,
     set_: SetOption = None,
     default_device: Default = False,
     output: OutputOption = None,
@@ -61,7 +68,7 @@ def command(
     from simdevice.torch_backend.profile import profile_script
 
     try:
-        torch.simacc.configure(device, **overrides(set_))
+        torch.simacc.configure(device, devices=devices, **overrides(set_))
     except BuildError as error:  # no compiler, say: setup.py runs that file by path, so it knows no family of ours
         raise SimdeviceError(str(error)) from error
     pinned = device is not None or bool(set_)

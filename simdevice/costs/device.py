@@ -5,7 +5,7 @@ from __future__ import annotations
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
-__all__ = ["EVENT_ROWS", "SYNCHRONIZE", "copy_to_device", "copy_to_host", "sync"]
+__all__ = ["EVENT_ROWS", "SYNCHRONIZE", "copy_between_devices", "copy_to_device", "copy_to_host", "sync"]
 
 SYNCHRONIZE = "simacc.synchronize"
 EVENT_ROWS = ("simacc.record_event", "simacc.wait_event", "simacc.synchronize_event")
@@ -21,6 +21,13 @@ def copy_to_device(signature: Signature) -> Cost:
 @register("simacc.copy_to_host")
 def copy_to_host(signature: Signature) -> Cost:
     """Device to host: device memory is read, the link carries it."""
+    (source,) = signature.inputs
+    return Cost("transfer", 0, bytes_read=source.nbytes, bytes_written=0)
+
+
+@register("simacc.copy_between_devices", attributes=("to_device",))
+def copy_between_devices(signature: Signature) -> Cost:
+    """One device to another: the link carries the source's elements once, in the type that they have there."""
     (source,) = signature.inputs
     return Cost("transfer", 0, bytes_read=source.nbytes, bytes_written=0)
 

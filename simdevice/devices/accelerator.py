@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,12 +110,15 @@ class AcceleratorSession(Session):
         self._pieces: list[Program] = []
         self._past_events: dict[int, int] = {}  # frontiers of events at positions that were forgotten
         self._forget_at = FORGET_EVERY
+        self._held_ps = {"host": 0, "device": 0}  # for the next operator
         self._unit: Program = self._lowering.lower(Rows.empty())
 
     def submit(self, rows: Rows) -> None:
         piece = self._lowering.lower(rows)
         if not piece.operators:
             return
+        if any(self._held_ps.values()):
+            piece = self._held_back(piece)
         self._state.append(piece)
         if self._keep:
             self._pieces.append(piece)
@@ -146,6 +150,31 @@ class AcceleratorSession(Session):
         self._lowering.forget_events(events)
         for event in events:
             self._past_events.pop(event, None)
+
+    @property
+    def host_ps(self) -> int:
+        waits_for = self._state.frontier(self._lowering.host_position)
+        return max(self._ps(max(self._state.host(), waits_for)), self._held_ps["host"])
+
+    def hold(self, *, host_ps: int = 0, device_ps: int = 0) -> None:
+        self._held_ps = {
+            "host": max(self._held_ps["host"], host_ps),
+            "device": max(self._held_ps["device"], device_ps),
+        }
+
+    def _held_back(self, piece: Program) -> Program:
+        """The piece, its first operator issued and started no earlier than `hold` said. All others follow it."""
+        host = max(self._state.host(), self._state.frontier(int(piece.host_wait[0])))
+        launch, not_before = piece.launch_ticks.copy(), piece.not_before.copy()
+        launch[0] += max(self._ticks(self._held_ps["host"]) - host, 0)
+        not_before[0] = self._ticks(self._held_ps["device"])
+        self._held_ps = dict.fromkeys(self._held_ps, 0)
+        return replace(piece, launch_ticks=launch, not_before=not_before)
+
+    def _ticks(self, ps: int) -> int:
+        """The first tick whose time in picoseconds, rounded up, is not before this one."""
+        rate = self._unit.ticks_per_s
+        return (ps - 1) * rate.numerator // (PS_PER_S * rate.denominator) + 1 if ps > 0 else 0
 
     def _ps(self, ticks: int) -> int:
         return int(self._unit.to_ps(np.array([ticks]))[0])

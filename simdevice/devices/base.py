@@ -41,6 +41,20 @@ class Session(ABC):
         """The completion frontier at the position where this event (an id in the trace) was last
         recorded; raises KeyError when it was not."""
 
+    @property
+    @abstractmethod
+    def host_ps(self) -> int:
+        """When the host could issue the next row: what it has issued and waited for lies behind it."""
+
+    @abstractmethod
+    def hold(self, *, host_ps: int = 0, device_ps: int = 0) -> None:
+        """Another device's work: rows submitted from here on are issued at `host_ps` or later, and start at `device_ps`
+        or later. A time that has passed changes nothing.
+
+        Raises:
+            SpecError: a machine that is simulated only alone.
+        """
+
     @abstractmethod
     def forget_events(self, events: Iterable[int]) -> None:
         """These events will not be asked for again."""
@@ -65,6 +79,7 @@ class Session(ABC):
         timeline: Timeline | None = None,
         excess_bytes: Mapping[str, int] | None = None,
         crossings: tuple[Crossings, ...] = (),
+        per_device: Mapping[int, Run] | None = None,
     ) -> Run:
         """A Run with every field filled, from what a session knows: start, end and busy time of each row, and what
         limited it. Without `side` all rows are the device's, but for copies, which are the link's."""
@@ -85,11 +100,12 @@ class Session(ABC):
             bound_names=bound_names,
             side=side,
             unit=row_units(trace, side),
-            device_index=np.zeros(len(trace), np.uint8),
+            device_index=trace.rows.device,
             program=program,
             timeline=timeline,
             excess_bytes=excess_bytes or {},
             crossings=crossings,
+            per_device=per_device or {},
         )
 
 
@@ -99,10 +115,18 @@ class Device(ABC):
     name: str
     spec: Machine
     memory_capacity_bytes: int
+    goes_with_others = True
+    """Whether several of it can be simulated together."""
 
     @abstractmethod
     def open(self, table: OpTable, *, keep: bool = True) -> Session:
-        """A session at time zero over a (growing) table. keep=False remembers totals only."""
+        """A session at time zero over a (growing) table, for rows of one device. keep=False remembers totals only."""
+
+    def open_several(self, table: OpTable, *, keep: bool = True) -> Session:
+        """The same for rows of any number of devices, which are equal and have one host."""
+        from simdevice.devices.several import SeveralSession  # late: it builds on this
+
+        return SeveralSession(self, table, keep=keep)
 
     def run(self, trace: Trace) -> Run:
         """Simulate a whole trace.
@@ -114,7 +138,7 @@ class Device(ABC):
             raise SpecError(
                 f"expected a Trace, as sd.trace(...) or sd.Trace.load(...) gives, got {type(trace).__name__}"
             )
-        session = self.open(trace.table)
+        session = self.open_several(trace.table)
         session.submit(trace.rows)
         return session.finish(trace)
 

@@ -50,6 +50,13 @@ class NullSession(Session):
     def frontier_ps(self) -> int:
         return 0
 
+    @property
+    def host_ps(self) -> int:
+        return 0
+
+    def hold(self, *, host_ps: int = 0, device_ps: int = 0) -> None:
+        pass
+
     def event_ps(self, event: int) -> int:
         return 0
 

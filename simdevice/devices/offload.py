@@ -67,6 +67,8 @@ class Offload(Device):
         UnknownNameError: a claim that is no category, or no such device, host or link.
     """
 
+    goes_with_others = False  # the host runs operators of its own
+
     def __init__(
         self,
         device: str | Device,
@@ -336,6 +338,13 @@ class OffloadSession(Session):
     def crossings(self) -> tuple[Crossings, Crossings]:
         """What crossed so far, to the device and to the host; counted with keep=False too."""
         return Crossings("to device", *self._crossed[_DEVICE]), Crossings("to host", *self._crossed[_HOST])
+
+    @property
+    def host_ps(self) -> int:
+        return self._clock.host_ps
+
+    def hold(self, *, host_ps: int = 0, device_ps: int = 0) -> None:
+        raise SpecError(f"{self._device.name} is simulated only alone: its host runs operators; use one device")
 
     def event_ps(self, event: int) -> int:
         return self._clock.event_ps(event)

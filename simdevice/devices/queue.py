@@ -45,6 +45,11 @@ class QueueClock:
         self.not_before_ps = max(self.not_before_ps, self.host_ps)
         return self.host_ps
 
+    def hold(self, host_ps: int, device_ps: int) -> None:
+        """Rows submitted later are issued at `host_ps` or after, and start at `device_ps` or after."""
+        self.host_ps = max(self.host_ps, host_ps)
+        self.not_before_ps = max(self.not_before_ps, device_ps, self.host_ps)
+
     def event_ps(self, event: int) -> int:
         """The frontier where the event was last recorded; KeyError when it was not."""
         return self._events[event]

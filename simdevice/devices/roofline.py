@@ -164,6 +164,13 @@ class RooflineSession(Session):
     def frontier_ps(self) -> int:
         return self._frontier_ps
 
+    @property
+    def host_ps(self) -> int:
+        return self._clock.host_ps
+
+    def hold(self, *, host_ps: int = 0, device_ps: int = 0) -> None:
+        self._clock.hold(host_ps, device_ps)
+
     def event_ps(self, event: int) -> int:
         return self._clock.event_ps(event)
 

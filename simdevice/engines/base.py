@@ -4,7 +4,8 @@ What every engine computes, for the tiles in program order:
 
 1. A host issues operators in order: it waits where it synchronises (`host_wait`), then takes
    `launch_ticks`. One load engine: a tile issues when the load before it ended. An operator's first
-   tile waits until the operator is issued and all it depends on is complete. Then its operands and
+   tile waits until the operator is issued, all it depends on is complete, and the tick `not_before`
+   has come, until which another device holds it back. Then its operands and
    result are allocated (at the earliest tick with room; what is freed at a tick is room at that
    tick), then the transfer holds one memory channel.
 2. Computes run in order, one at a time whatever the unit.
@@ -38,13 +39,15 @@ class EngineState(Protocol):
     1. `append` further operators of the same machine.
     2. `frontier(p)`: when the operators before p (all so far by default) are complete, given what was
        appended; asking changes nothing.
-    3. `timeline()`: the times of every tile so far (of a state started with keep=True).
-    4. `settled()` is a position before which all is complete before anything more can load;
+    3. `host()`: when the host has issued all that was appended.
+    4. `timeline()`: the times of every tile so far (of a state started with keep=True).
+    5. `settled()` is a position before which all is complete before anything more can load;
        `forget(p)`, with p at most that, gives up asking for the frontier at positions before p.
     """
 
     def append(self, program: Program) -> None: ...
     def frontier(self, operators: int | None = None) -> int: ...
+    def host(self) -> int: ...
     def timeline(self) -> Timeline: ...
     def settled(self) -> int:
         return 0
@@ -95,7 +98,7 @@ def check(program: Program) -> None:
     per_tile = [
         (n, getattr(tiles, n)) for n in ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes")
     ]
-    for name, column in [*per_tile, ("launch_ticks", program.launch_ticks)]:
+    for name, column in [*per_tile, ("launch_ticks", program.launch_ticks), ("not_before", program.not_before)]:
         if column.min(initial=0) < 0:
             raise LoweringError(f"{name} must not be negative, got {column.min()}")
     if (np.diff(program.first_tile) < 1).any():
@@ -107,5 +110,6 @@ def check(program: Program) -> None:
         if (getattr(program, name) > operator).any() or getattr(program, name).min(initial=0) < 0:
             raise LoweringError(f"{name}: an operator waits for a position after its own")
     duration = tiles.load_ticks.astype(float) + tiles.compute_ticks + tiles.store_ticks
-    if duration[program.tile_index].sum() + program.launch_ticks.sum(dtype=float) >= MOST_TICKS:
+    launches = program.launch_ticks.sum(dtype=float)
+    if duration[program.tile_index].sum() + launches + program.not_before.max(initial=0) >= MOST_TICKS:
         raise LoweringError("the program takes more than 2**62 ticks")

@@ -125,8 +125,11 @@ class _Machine:
             self.times[0, tile] = self.tick
             following.load_phase = "depend"
         elif now.load_phase == "depend" and (tile > self.first[operator] or self.met(operator, now)):
+            held_back = int(self.program.not_before[operator]) - self.tick if tile == self.first[operator] else 0
+            following.load_phase, following.load_count = "hold", max(held_back, 0)
+        elif now.load_phase == "hold" and now.load_count == 0:
             self.times[1, tile] = self.tick
-            following.load_phase = "allocate"
+            following.load_phase, following.load_count = "allocate", IDLE
         elif now.load_phase == "allocate":
             need = self.operands[tile] + self.results[tile]
             if self.program.buffer_bytes - now.taken + now.freed_by_compute + now.freed_by_store >= need:

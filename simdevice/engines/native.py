@@ -35,7 +35,7 @@ class NativeEngine:
             *(tiles.offsets, tiles.load_ticks, tiles.compute_ticks, tiles.store_ticks),
             *(tiles.operand_bytes, tiles.result_bytes, tiles.work, tiles.unit),
             *(program.tile_list, program.dep_offsets, program.deps),
-            *(program.wait_for, program.host_wait, program.launch_ticks),
+            *(program.wait_for, program.host_wait, program.launch_ticks, program.not_before),
         )
         if sums is False:
             raise _refusal(program)
@@ -74,7 +74,7 @@ class NativeState:
             *(tiles.offsets, tiles.load_ticks, tiles.compute_ticks, tiles.store_ticks),
             *(tiles.operand_bytes, tiles.result_bytes),
             *(program.tile_list, program.dep_offsets, program.deps),
-            *(program.wait_for, program.host_wait, program.launch_ticks),
+            *(program.wait_for, program.host_wait, program.launch_ticks, program.not_before),
         )
         if times is False:
             raise _refusal(program)
@@ -85,6 +85,10 @@ class NativeState:
         if self._core is None:
             return 0
         ticks: int = self._core.frontier(self._core.operators if operators is None else operators)
+        return ticks
+
+    def host(self) -> int:
+        ticks: int = 0 if self._core is None else self._core.host()
         return ticks
 
     def timeline(self) -> Timeline:

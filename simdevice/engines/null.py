@@ -39,6 +39,9 @@ class _Zeros(EngineState):
     def frontier(self, operators: int | None = None) -> int:
         return 0
 
+    def host(self) -> int:
+        return 0
+
     def timeline(self) -> Timeline:
         zeros = np.zeros(self._tiles, np.int64)
         return Timeline(**dict.fromkeys(TIMELINE_FIELDS, zeros))

@@ -41,7 +41,7 @@ class State(EngineState):
         self.rows: list[tuple[int, ...]] = []  # per tile the six times up to compute_end
         self.stores: list[tuple[int, int, int]] = []  # tile, start and end of the stores that are certain
         self.queue: deque[tuple[int, int, int, int]] = deque()  # those that are not: tile, compute end, ticks, bytes
-        self.host = self.loaded = self.computed = self.stored = 0  # when each is free again
+        self.issued = self.loaded = self.computed = self.stored = 0  # when host, loads, ... are free again
         self.channel = 0  # when the only memory channel is free again; stays 0 where there are more
         self.freed: tuple[deque[tuple[int, int]], ...] = (deque(), deque())  # by computes, by stores: tick, bytes
         self.room = -1
@@ -54,11 +54,12 @@ class State(EngineState):
         names = ("load_ticks", "compute_ticks", "store_ticks", "operand_bytes", "result_bytes")
         tiles = list(zip(*(program.column(n).tolist() for n in names), strict=True))
         first, offsets = program.first_tile.tolist(), program.dep_offsets.tolist()
-        orders = zip(program.wait_for.tolist(), program.host_wait.tolist(), program.launch_ticks.tolist(), strict=True)
-        for op, (wait, host_wait, launch) in enumerate(orders):
-            self.host = max(self.host, self.frontier(host_wait)) + launch
+        columns = (program.wait_for, program.host_wait, program.launch_ticks, program.not_before)
+        orders = zip(*(column.tolist() for column in columns), strict=True)
+        for op, (wait, host_wait, launch, not_before) in enumerate(orders):
+            self.issued = max(self.issued, self.frontier(host_wait)) + launch
             ready = [self.complete(d) for d in program.deps[offsets[op] : offsets[op + 1]].tolist()]
-            met = max(self.loaded, self.host, self.frontier(wait), *ready)
+            met = max(self.loaded, self.issued, not_before, self.frontier(wait), *ready)
             for tile in tiles[first[op] : first[op + 1]]:
                 self.tile(met, *tile)
                 met = self.loaded
@@ -132,6 +133,9 @@ class State(EngineState):
         """When the operators before a position are complete."""
         tiles, stores = self.positions[-1 if operators is None else operators]
         return max(self.rows[tiles - 1][-1] if tiles else 0, self.stores_end(stores))
+
+    def host(self) -> int:
+        return self.issued
 
     def timeline(self) -> Timeline:
         times = np.empty((8, len(self.rows)), np.int64)

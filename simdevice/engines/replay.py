@@ -32,6 +32,15 @@ class Replay(EngineState):
         tiles = program.first_tile[program.operators if operators is None else operators]
         return int(timeline.store_end[:tiles].max(initial=0))
 
+    def host(self) -> int:
+        if not self._pieces:
+            return 0
+        program, _ = self._simulated()
+        issued = 0
+        for wait, launch in zip(program.host_wait.tolist(), program.launch_ticks.tolist(), strict=True):
+            issued = max(issued, self.frontier(wait) if wait else 0) + launch
+        return issued
+
     def timeline(self) -> Timeline:
         if not self._pieces:
             return Timeline(*np.empty((8, 0), np.int64))

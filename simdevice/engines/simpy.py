@@ -76,7 +76,7 @@ class _Machine:
         """In program order: dependencies, buffer space, one memory channel and the NoC inwards."""
         env, program, times = self.env, self.program, self.times
         first, offsets, deps = program.first_tile.tolist(), program.dep_offsets.tolist(), program.deps.tolist()
-        waited = 0
+        waited, not_before = 0, program.not_before.tolist()
         for operator, wait in enumerate(program.wait_for.tolist()):
             for tile in range(first[operator], first[operator + 1]):
                 times[0][tile] = env.now
@@ -85,6 +85,8 @@ class _Machine:
                     for needed in (*deps[offsets[operator] : offsets[operator + 1]], *range(waited, wait)):
                         yield self.complete[needed]
                     waited = max(waited, wait)
+                    if not_before[operator] > env.now:
+                        yield env.timeout(not_before[operator] - env.now)
                 times[1][tile] = env.now
                 if size := self.operands[tile] + self.results[tile]:
                     yield self.buffer.get(size)

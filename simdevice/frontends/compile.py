@@ -26,7 +26,7 @@ from simdevice.frontends.export import without_cache
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.plans import Graph, branch_of, breaks, lowering
 from simdevice.frontends.versions import versions
-from simdevice.records import Node, NodeMap, Origin, Rows, Trace
+from simdevice.records import Node, NodeMap, Origin, Trace
 
 __all__ = ["CompileRecorder", "trace", "walk"]
 
@@ -152,7 +152,7 @@ class CompileRecorder(DispatchRecorder):  # type: ignore[no-untyped-call]  # tor
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
         numbered = np.where(tensors < 0, tensors, rank[inverse])
-        return replace(trace, rows=Rows(trace.rows.signature, trace.rows.phase, trace.rows.scope, numbered))
+        return replace(trace, rows=replace(trace.rows, tensors=numbered))
 
 
 set_code_exec_strategy(
@@ -222,7 +222,7 @@ def _captured(
     )
     trace = with_path(recorder.finish(origin), cache_path(workload))
     if not scopes:
-        rows = Rows(trace.rows.signature, trace.rows.phase, np.zeros_like(trace.rows.scope), trace.rows.tensors)
+        rows = replace(trace.rows, scope=np.zeros_like(trace.rows.scope))
         trace = replace(trace, rows=rows, scopes=("",))
     return replace(trace, origin=replace(trace.origin, capture_s=time.perf_counter() - started)), recorder.map()
 

@@ -81,6 +81,11 @@ class Graph:
         return self._listed[0]
 
     @cached_property
+    def is_static(self) -> bool:
+        """Whether every run has the same sizes."""
+        return not any(_symbolic(n.meta.get("val")) for n in self.module.graph.nodes if n.op == "placeholder")
+
+    @cached_property
     def _listed(self) -> tuple[list[records.Node], Numbers]:
         return listed(self.module, graph_scope)
 
@@ -135,6 +140,11 @@ def _symbols(module: GraphModule, args: Sequence[Any]) -> dict[Any, int]:
             for symbol, n in zip(value.shape, arg.shape, strict=False):
                 _settle(sizes, symbol, n)
     return sizes
+
+
+def _symbolic(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def _settle(sizes: dict[Any, int], size: Any, number: int) -> None:

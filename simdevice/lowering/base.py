@@ -46,6 +46,10 @@ class Lowering(Protocol):
 
     @property
     def operators(self) -> int: ...
+    @property
+    def host_position(self) -> int:
+        """The operators before this position are complete before the host issues the next row; 0: none has to be."""
+
     def lower(self, rows: Rows) -> Program: ...
     def event_position(self, event: int) -> int: ...
     def events_before(self, operators: int) -> Mapping[int, int]:

@@ -60,6 +60,10 @@ class NativeLowering:
     def operators(self) -> int:
         return self._core.operators
 
+    @property
+    def host_position(self) -> int:
+        return self._core.host_position
+
     def lower(self, rows: Rows) -> Program:
         work, first = WorkTable.of(self._table), self.operators
         columns = work.columns

@@ -70,6 +70,10 @@ class PythonLowering:
                 lists.append(cut(work.stages[signature][stage - int(work.columns["first_stage"][signature])], rates))
         return _columns(lists)
 
+    @property
+    def host_position(self) -> int:
+        return self._host_wait
+
     def lower(self, rows: Rows) -> Program:
         piece = _Piece(self.operators)
         work = WorkTable.of(self._table)

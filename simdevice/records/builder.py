@@ -20,7 +20,7 @@ class TraceBuilder:
     def __init__(self, table: OpTable) -> None:
         self.table = table
         self._signature, self._phase = array("i"), array("B")
-        self._scope, self._tensors = array("i"), array("q")
+        self._scope, self._device, self._tensors = array("i"), array("B"), array("q")
         self._scopes: dict[str, int] = {"": 0}
 
     def __len__(self) -> int:
@@ -30,8 +30,10 @@ class TraceBuilder:
         """The index of a module path."""
         return self._scopes.setdefault(path, len(self._scopes))
 
-    def add(self, signature: Signature | int, tensors: Sequence[int], *, phase: int = 0, scope: int = 0) -> None:
-        """Append one call: a signature (or its index), then its input and output storage ids.
+    def add(
+        self, signature: Signature | int, tensors: Sequence[int], *, phase: int = 0, scope: int = 0, device: int = 0
+    ) -> None:
+        """Append one call: a signature (or its index), then its input and output storage ids; `device` is an index.
 
         Raises:
             ValueError: as many ids as the signature has tensors were expected.
@@ -43,6 +45,7 @@ class TraceBuilder:
         self._signature.append(index)
         self._phase.append(phase)
         self._scope.append(scope)
+        self._device.append(device)
         self._tensors.extend(tensors)
 
     def finish(self, origin: Origin) -> Trace:
@@ -52,6 +55,7 @@ class TraceBuilder:
             np.array(self._signature, np.int32),
             np.array(self._phase, np.uint8),
             np.array(self._scope, np.int32),
+            np.array(self._device, np.uint8),
             np.array(self._tensors, np.int64),
         )
         return Trace(self.table, rows, tuple(self._scopes), origin)

@@ -4,6 +4,9 @@ JSON, format "simacc-trace/1", is one object: `origin`, `scopes` (module paths),
 operator calls, each with its cost) and `rows` (columns: which signature, phase, scope, and the storage
 ids of each call's inputs and outputs, flat). A trace is saved compacted: only the signatures it uses.
 
+A trace on several devices says how many in `devices`, and has a column `device` (an index); without them all rows are
+the first's.
+
 A file may also hold the nodes its rows came from: `nodes` (each with what it says beyond the defaults) and `owner` (a
 column: each row's node, -1 for none). A trace is the same with and without them.
 """
@@ -35,8 +38,10 @@ __all__ = ["FORMAT", "load", "load_nodes", "save"]
 FORMAT = "simacc-trace/1"
 _COLUMNS = {"signature": np.int32, "phase": np.uint8, "scope": np.int32, "tensors": np.int64}
 _HEADER = "header_json"
+_MOST_DEVICES = 256  # what a byte holds
 _SIZES = ("batch", "m", "k", "n", "a_bits", "b_bits", "out_bits", "a_bytes", "b_bytes", "out_bytes")
 _OWNER = "owner"
+_DEVICE = "device"
 
 
 def save(trace: Trace, path: str | Path, nodes: NodeMap | None = None) -> None:
@@ -53,13 +58,13 @@ def save(trace: Trace, path: str | Path, nodes: NodeMap | None = None) -> None:
         header["nodes"] = [_pack_node(node) for node in nodes]
     if Path(path).suffix == ".npz":
         text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        columns = {name: getattr(trace.rows, name) for name in _COLUMNS}
+        columns = {name: getattr(trace.rows, name) for name in _columns(header)}
         if nodes is not None:
             columns[_OWNER] = nodes.owner
         with atomic_write(path, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **columns)
         return
-    rows = {name: getattr(trace.rows, name).tolist() for name in _COLUMNS}
+    rows = {name: getattr(trace.rows, name).tolist() for name in _columns(header)}
     if nodes is not None:
         rows[_OWNER] = nodes.owner.tolist()
     with atomic_write(path) as file:
@@ -98,10 +103,12 @@ def _whole(path: str | Path) -> tuple[Trace, NodeMap | None]:
 
 def _header(trace: Trace) -> dict[str, Any]:
     table = trace.table
+    devices = int(trace.rows.device.max(initial=0)) + 1
     return {
         "format": FORMAT,
         "origin": asdict(trace.origin),
         "scopes": list(trace.scopes),
+        **({"devices": devices} if devices > 1 else {}),
         "signatures": [_pack(s, c) for s, c in zip(table.signatures, table.costs, strict=True)],
     }
 
@@ -173,14 +180,21 @@ def _unpack(data: dict[str, Any], columns: dict[str, NDArray[Any]]) -> tuple[Tra
         table.append(signature, _cost(packed["cost"]))
     scopes = tuple(_is(scope, str, "a module path") for scope in data["scopes"])
     owner = columns.pop(_OWNER, None)
-    rows = _rows(columns, table, scopes)
+    columns.setdefault(_DEVICE, np.zeros(len(columns["signature"]), np.uint8))
+    devices = _is(data.get("devices", 1), int, "a number of devices")
+    rows = _rows(columns, table, scopes, devices)
     nodes = None if owner is None else _nodes(data["nodes"], owner, len(rows))
     return Trace(table, rows, scopes, _origin(data["origin"])), nodes
 
 
-def _named(data: dict[str, Any]) -> tuple[str, ...]:
-    """The columns that a file of this header holds."""
-    return (*_COLUMNS, _OWNER) if "nodes" in data else tuple(_COLUMNS)
+def _columns(header: dict[str, Any]) -> tuple[str, ...]:
+    """The columns of rows that a file of this header holds."""
+    return (*_COLUMNS, _DEVICE) if "devices" in header else tuple(_COLUMNS)
+
+
+def _named(header: dict[str, Any]) -> tuple[str, ...]:
+    """All columns that a file of this header holds."""
+    return (*_columns(header), _OWNER) if "nodes" in header else _columns(header)
 
 
 _NODE = {f.name: f.default for f in fields(Node)}
@@ -213,19 +227,23 @@ def _node(packed: dict[str, Any], number: int) -> Node:
     return node
 
 
-def _rows(columns: dict[str, NDArray[Any]], table: OpTable, scopes: tuple[str, ...]) -> Rows:
+def _rows(columns: dict[str, NDArray[Any]], table: OpTable, scopes: tuple[str, ...], devices: int) -> Rows:
     """The columns, if they fit together: else a later stage would fail far from the file."""
     for name, column in columns.items():
         if column.ndim != 1 or (len(column) and column.dtype.kind not in "iu"):
             raise FileFormatError(f"a damaged trace: column {name!r} is not a list of whole numbers")
-    for name, limit in (("signature", len(table)), ("phase", len(PHASES)), ("scope", len(scopes))):
+    limits = {"signature": len(table), "phase": len(PHASES), "scope": len(scopes), _DEVICE: min(devices, _MOST_DEVICES)}
+    for name, limit in limits.items():
         column = columns[name]
         if len(column) and (int(column.min()) < 0 or int(column.max()) >= limit):
             raise FileFormatError(f"a damaged trace: a {name} index is not in 0..{limit - 1}")
-    rows = Rows(**{name: columns[name].astype(kind) for name, kind in _COLUMNS.items()})
+    types = {**_COLUMNS, _DEVICE: np.uint8}
+    rows = Rows(**{name: columns[name].astype(kind) for name, kind in types.items()})
     count = len(rows)
     if len(rows.phase) != count or len(rows.scope) != count:
         raise FileFormatError(f"a damaged trace: {count} operators, {len(rows.phase)} phases, {len(rows.scope)} scopes")
+    if len(rows.device) != count:
+        raise FileFormatError(f"a damaged trace: {count} operators, {len(rows.device)} device indices")
     expected = int(rows.offsets(table)[-1]) if count else 0
     if len(rows.tensors) != expected:
         raise FileFormatError(f"a damaged trace: expected {expected} tensor ids, got {len(rows.tensors)}")

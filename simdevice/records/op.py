@@ -128,6 +128,7 @@ class Op:
     phase: str
     scope: str
     cost: Cost
+    device_index: int = 0
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 UNITS = ("array", "vector", "link")
 """What computes a tile: the matrix array, the vector lanes, or the host link (which carries its data)."""
 
-PER_OPERATOR = ("wait_for", "host_wait", "launch_ticks", "trace_row")
+PER_OPERATOR = ("wait_for", "host_wait", "launch_ticks", "trace_row", "not_before")
 """Program columns of one plain number per operator."""
 
 TIMELINE_FIELDS = (
@@ -72,7 +72,8 @@ class Program:
     the operators that must be complete before its first tile loads (already without views and
     parameters); `wait_for`, a number p: every operator before p must be complete too (0: none; the
     device waits for an event); `host_wait` the same where the host waits before it issues this
-    operator; `launch_ticks`, how long the host takes to issue it; `trace_row`, where it came from.
+    operator; `launch_ticks`, how long the host takes to issue it; `trace_row`, where it came from;
+    `not_before`, a tick before which it does not start because of another device (None: zero for all).
 
     One tick is 1/`ticks_per_s` seconds: a picosecond, or a clock cycle where `quantised`.
     In a piece of a longer program, `first_operator` operators come before it and deps and waits
@@ -92,6 +93,11 @@ class Program:
     ticks_per_s: Fraction = Fraction(PS_PER_S)
     quantised: bool = False
     first_operator: int = 0
+    not_before: Int64 = None  # type: ignore[assignment]  # zeros are put there when the program is made
+
+    def __post_init__(self) -> None:
+        if self.not_before is None:
+            object.__setattr__(self, "not_before", np.zeros(self.operators, np.int64))
 
     @property
     def operators(self) -> int:

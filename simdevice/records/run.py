@@ -76,6 +76,8 @@ class Run:
     `unit` (into ROW_UNITS); `device_index`, which device of several. `spec` is the machine's
     description from `hardware`. `program` and `timeline` are there where the machine has tiles.
     `excess_bytes` says what the tiles moved beyond what operators read and write, by cause.
+    With several devices, `per_device` holds each one's own Run, by index: its rows, program and timeline, in the same
+    time; `program` and `timeline` are not here then.
     `crossings` holds both directions where a host runs a part of the trace; elsewhere it is empty,
     and what crosses is the trace's copies.
     """
@@ -97,6 +99,7 @@ class Run:
     timeline: Timeline | None = None
     excess_bytes: Mapping[str, int] = field(default_factory=dict)
     crossings: tuple[Crossings, ...] = ()
+    per_device: Mapping[int, Run] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line for a prompt."""
@@ -111,7 +114,8 @@ class Run:
     @property
     def tiles(self) -> int:
         """Tiles simulated; zero where the device has none."""
-        return 0 if self.timeline is None else len(self.timeline)
+        own = 0 if self.timeline is None else len(self.timeline)
+        return own + sum(run.tiles for run in self.per_device.values())
 
     @cached_property
     def stalls(self) -> dict[str, int]:
@@ -147,6 +151,7 @@ class Run:
             and self.crossings == other.crossings
             and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in PER_ROW)
             and self.timeline == other.timeline
+            and dict(self.per_device) == dict(other.per_device)
             and self.trace.says_the_same(other.trace)
         )
 

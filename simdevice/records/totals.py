@@ -73,6 +73,7 @@ def _modules(trace: Trace, depth: int | None) -> Groups:
 _BY: Mapping[str, Callable[[Trace, int | None], Groups]] = {
     "all": lambda trace, _: Groups(("all",), np.zeros(len(trace), np.int64)),
     "category": lambda trace, _: Groups(CATEGORIES, trace.per_op("category")),
+    "device": lambda trace, _: Groups.of(range(int(trace.rows.device.max(initial=0)) + 1), trace.rows.device),
     "module": _modules,
     "operator": lambda trace, _: Groups.of((s.name for s in trace.table.signatures), trace.rows.signature),
     "phase": lambda trace, _: Groups(PHASES, trace.rows.phase.astype(np.int64)),

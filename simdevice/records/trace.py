@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -24,12 +24,14 @@ Int64 = NDArray[np.int64]
 class Rows:
     """Columns of a trace, or of a batch on its way to a session. One row is one operator call.
 
-    `tensors` is flat: each row's input ids, then its output ids, as many as its signature has.
+    `device` is the index of the device whose queue the call is in. `tensors` is flat: each row's input ids, then its
+    output ids, as many as its signature has.
     """
 
     signature: NDArray[np.int32]
     phase: NDArray[np.uint8]
     scope: NDArray[np.int32]
+    device: NDArray[np.uint8]
     tensors: Int64
 
     def __len__(self) -> int:
@@ -44,7 +46,8 @@ class Rows:
 
     @classmethod
     def empty(cls) -> Rows:
-        return cls(np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64))
+        types = {"signature": np.int32, "phase": np.uint8, "scope": np.int32, "device": np.uint8, "tensors": np.int64}
+        return cls(**{name: np.empty(0, kind) for name, kind in types.items()})
 
     @classmethod
     def concatenate(cls, parts: Sequence[Rows]) -> Rows:
@@ -54,6 +57,12 @@ class Rows:
         if len(parts) == 1:
             return parts[0]
         return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in cls.__dataclass_fields__))
+
+    def cut(self, begin: int, end: int, offsets: Int64) -> Rows:
+        """Rows `begin` to before `end`, given where each row's tensor ids start."""
+        rows = slice(begin, end)
+        tensors = self.tensors[offsets[begin] : offsets[end]]
+        return Rows(self.signature[rows], self.phase[rows], self.scope[rows], self.device[rows], tensors)
 
     def offsets(self, table: OpTable) -> Int64:
         """Where each row's tensor ids start in `tensors`; one entry more than rows."""
@@ -123,8 +132,8 @@ class Trace:
         return self.table.column(name)[self.rows.signature]
 
     def groups(self, by: str | Groups, *, depth: int | None = None) -> Groups:
-        """Each row's group: by "operator", "signature", "category", "module" (its path cut at a depth), "phase", or
-        "all". `Groups.sums` adds up any other value over the same groups.
+        """Each row's group: by "operator", "signature", "category", "module" (its path cut at a depth), "phase",
+        "device" (its index), or "all". `Groups.sums` adds up any other value over the same groups.
 
         Raises:
             UnknownNameError: another name.
@@ -195,6 +204,7 @@ class Trace:
             self.rows.signature[keep],
             self.rows.phase[keep],
             self.rows.scope[keep],
+            self.rows.device[keep],
             self.rows.tensors[np.repeat(keep, arity)],
         )
         return Trace(self.table, rows, self.scopes, self.origin)
@@ -221,7 +231,7 @@ class Trace:
         """The same trace over a table of only the signatures and scopes it uses, in order of first use."""
         signatures, signature = _by_first_use(self.rows.signature)
         scopes, scope = _by_first_use(self.rows.scope)
-        rows = Rows(signature.astype(np.int32), self.rows.phase, scope.astype(np.int32), self.rows.tensors)
+        rows = replace(self.rows, signature=signature.astype(np.int32), scope=scope.astype(np.int32))
         names = tuple(self.scopes[i] for i in scopes) or ("",)
         return Trace(self.table.subset(signatures.tolist()), rows, names, self.origin)
 
@@ -265,7 +275,8 @@ class OpView(Sequence[Op]):
         )
         split = len(signature.inputs)
         phase, scope = PHASES[int(rows.phase[index])], self._trace.scopes[int(rows.scope[index])]
-        return Op(index, signature, refs[:split], refs[split:], phase, scope, table.costs[which])
+        device = int(rows.device[index])
+        return Op(index, signature, refs[:split], refs[split:], phase, scope, table.costs[which], device)
 
     def __iter__(self) -> Iterator[Op]:
         return (self[i] for i in range(len(self)))

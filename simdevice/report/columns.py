@@ -10,7 +10,7 @@ from simdevice.analysis.utilisation import Component, Stall
 from simdevice.errors import SimdeviceError
 from simdevice.report.page import BYTES, COUNT, FLOPS, NUMBER, SECONDS, SHARE, TEXT, Column, Table
 from simdevice.report.renderers import json, markdown, terminal
-from simdevice.report.tables import Hot, Share, Transfer, Unknown
+from simdevice.report.tables import Hot, PerDevice, Share, Transfer, Unknown
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -37,6 +37,10 @@ COLUMNS: dict[type, tuple[Column, ...]] = {
     Level: (
         *(NAME, Column("mean", "mean", NUMBER), Column("peak", "peak", COUNT)),
         *(Column("capacity", "capacity", COUNT), UNIT),
+    ),
+    PerDevice: (
+        *(NAME, Column("operators", "operators", COUNT), TIME, Column("busy_share", "busy", SHARE), WORK, MOVED),
+        *(Column("peak_live_bytes", "alive at the peak", BYTES), BOUND),
     ),
     Share: (NAME, Column("operators", "operators", COUNT), TIME, OF_ALL, WORK, MOVED, BOUND),
     Stall: (NAME, TIME, OF_ALL),

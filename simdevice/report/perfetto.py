@@ -1,8 +1,8 @@
 """A run as a trace for ui.perfetto.dev: Perfetto's protobuf, or Chrome JSON.
 
 Tracks: the operators (each from the previous one's last compute end to its own), the load engine,
-each unit, the store engine; counters for buffer and FIFO. Perfetto counts nanoseconds, so times are
-rounded down to them there; Chrome JSON keeps picoseconds.
+each unit, the store engine; counters for buffer and FIFO; each device is a process. Perfetto counts
+nanoseconds, so times are rounded down to them there; Chrome JSON keeps picoseconds.
 """
 
 from __future__ import annotations
@@ -91,6 +91,33 @@ def left_out(kept: list[Track], missing: int, max_slices: int) -> str:
     return f"{missing:,} slices left out (at most {max_slices:,}): no tiles after {until / PS_PER_US:,.3f} us"
 
 
+@dataclass(frozen=True)
+class _Process:
+    """One device: its name, its run, its tracks, and which row of the whole trace each of its rows is."""
+
+    name: str
+    run: Run
+    kept: list[Track]
+    rows: Int64
+
+
+def _processes(run: Run, max_slices: int) -> tuple[list[_Process], str]:
+    """Every device of a run, and what the file says of what it leaves out."""
+    if not run.per_device:
+        kept, missing = tracks(run, max_slices)
+        contents = left_out(kept, missing, max_slices)
+        return [_Process(run.device, run, kept, np.arange(len(run.trace)))], contents
+    processes, notes = [], []
+    share = max(max_slices // len(run.per_device), 1)
+    for device, own in run.per_device.items():
+        kept, missing = tracks(own, share)
+        rows = np.flatnonzero(run.device_index == device)
+        processes.append(_Process(f"simacc:{device} {run.device}", own, kept, rows))
+        if missing:
+            notes.append(f"simacc:{device}: {left_out(kept, missing, share)}")
+    return processes, "; ".join(notes) or "complete"
+
+
 def _names(run: Run) -> list[str]:
     """One label per signature."""
     return [s.name for s in run.trace.table.signatures]
@@ -102,40 +129,40 @@ def _batches(length: int) -> Iterator[slice]:
 
 def write_chrome(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) -> None:
     """Chrome's trace event JSON, which chrome://tracing and Perfetto open."""
-    kept, missing = tracks(run, max_slices)
+    processes, contents = _processes(run, max_slices)
     with atomic_write(path) as file:
-        note = {
-            "device": run.device,
-            "workload": run.trace.origin.workload,
-            "contents": left_out(kept, missing, max_slices),
-        }
+        note = {"device": run.device, "workload": run.trace.origin.workload, "contents": contents}
         file.write(f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(note)}, "traceEvents": [\n')
-        file.write(json.dumps({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": run.device}}))
-        for event in _chrome_events(run, kept):
-            file.write(",\n" + event)
+        events = (event for pid, process in enumerate(processes, 1) for event in _chrome_events(process, pid))
+        for number, event in enumerate(events):
+            file.write(",\n" * (number > 0) + event)
         file.write("\n]}\n")
 
 
-def _chrome_events(run: Run, kept: list[Track]) -> Iterator[str]:
+def _chrome_events(process: _Process, pid: int) -> Iterator[str]:
     """Each event as JSON; what is the same in many is encoded once."""
+    run, kept = process.run, process.kept
+    yield json.dumps({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": process.name}})
     names = [json.dumps(name) for name in _names(run)]
     scopes = [json.dumps(scope) for scope in run.trace.scopes]
     signature, scope = run.trace.rows.signature, run.trace.rows.scope
     for tid, track in enumerate(kept, 1):
-        yield json.dumps({"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": track.name}})
+        yield json.dumps({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": track.name}})
         for part in _batches(len(track.row)):
             start, row = track.start_ps[part], track.row[part]
             lasting = track.end_ps[part] - start
-            columns: list[NDArray[Any]] = [start / PS_PER_US, lasting / PS_PER_US, signature[row], scope[row], row]
+            columns: list[NDArray[Any]] = [start / PS_PER_US, lasting / PS_PER_US, signature[row], scope[row]]
+            columns.append(process.rows[row])
             for ts, dur, which, module, number in zip(*(c.tolist() for c in columns), strict=True):
                 args = f', "args": {{"module": {scopes[module]}, "row": {number}}}' if tid == 1 else ""
-                yield f'{{"ph": "X", "pid": 1, "tid": {tid}, "name": {names[which]}, "ts": {ts}, "dur": {dur}{args}}}'
+                where = f'"pid": {pid}, "tid": {tid}'
+                yield f'{{"ph": "X", {where}, "name": {names[which]}, "ts": {ts}, "dur": {dur}{args}}}'
     until = _until(kept)
     for name, series in _counters(run):
         times, values = _before(series, until)
         for part in _batches(len(times)):
             for ts, value in zip((times[part] / PS_PER_US).tolist(), values[part].tolist(), strict=True):
-                yield f'{{"ph": "C", "pid": 1, "name": "{name}", "ts": {ts}, "args": {{"{name}": {value}}}}}'
+                yield f'{{"ph": "C", "pid": {pid}, "name": "{name}", "ts": {ts}, "args": {{"{name}": {value}}}}}'
 
 
 def check_installed() -> Any:
@@ -154,9 +181,9 @@ def write_perfetto(run: Run, path: str | Path, *, max_slices: int = MAX_SLICES) 
         SimdeviceError: the perfetto package is not installed.
     """
     messages = check_installed()
-    kept, missing = tracks(run, max_slices)
+    processes, contents = _processes(run, max_slices)
     with atomic_write(path, "wb") as file:
-        _Writer(file, messages.TracePacket).write(run, kept, left_out(kept, missing, max_slices))
+        _Writer(file, messages.TracePacket).write(run, processes, contents)
 
 
 class _Writer:
@@ -167,7 +194,7 @@ class _Writer:
     """
 
     SEQUENCE = 1
-    PROCESS, FIRST_TRACK = 1, 2  # track identifiers
+    FIRST_TRACK = 1  # track identifiers count from here
     BEGIN, END, COUNTER = 1, 2, 4  # TrackEvent.Type
     CLEARED, NEEDED = 1, 2  # TracePacket.SequenceFlags: of interned names
 
@@ -177,37 +204,49 @@ class _Writer:
         self.timestamp, self.track_event = fields["timestamp"].number, fields["track_event"].number
         event = fields["track_event"].message_type.fields_by_name
         self.counter_value = event["counter_value"].number
+        self.uuid = self.FIRST_TRACK
 
-    def write(self, run: Run, kept: list[Track], contents: str) -> None:
-        self._start(run, contents)
-        for uuid, track in enumerate(kept, self.FIRST_TRACK):
-            self._describe(uuid, track.name)
-            self._slices(run, uuid, track)
-        until = _until(kept)
-        for uuid, (name, series) in enumerate(_counters(run), self.FIRST_TRACK + len(kept)):
-            self._describe(uuid, name, counter=True)
-            self._counts(uuid, *_before(series, until))
+    def write(self, run: Run, processes: list[_Process], contents: str) -> None:
+        for pid, process in enumerate(processes, 1):
+            parent = self._process(run, pid, f"{process.name}: {run.trace.origin.workload} ({contents})")
+            for track in process.kept:
+                self._slices(process.run, self._describe(parent, track.name), track)
+            until = _until(process.kept)
+            for name, series in _counters(process.run):
+                self._counts(self._describe(parent, name, counter=True), *_before(series, until))
 
-    def _start(self, run: Run, contents: str) -> None:
-        packet = self._packet(self.CLEARED)
-        packet.track_descriptor.uuid = self.PROCESS
-        packet.track_descriptor.process.pid = 1
-        packet.track_descriptor.process.process_name = f"{run.device}: {run.trace.origin.workload} ({contents})"
-        names = packet.interned_data
+    def _next(self) -> int:
+        self.uuid += 1
+        return self.uuid - 1
+
+    def _process(self, run: Run, pid: int, name: str) -> int:
+        """Begin a device's process; the first also says what the numbers of names mean."""
+        packet = self._packet(self.CLEARED if pid == 1 else self.NEEDED)
+        uuid = packet.track_descriptor.uuid = self._next()
+        packet.track_descriptor.process.pid = pid
+        packet.track_descriptor.process.process_name = name
+        if pid == 1:
+            self._intern(run, packet.interned_data)
+        self._put(packet)
+        return uuid
+
+    def _intern(self, run: Run, names: Any) -> None:
         for number, name in enumerate(_names(run), 1):
             names.event_names.add(iid=number, name=name)
         for number, scope in enumerate(run.trace.scopes, 1):
             names.debug_annotation_string_values.add(iid=number, str=scope.encode())
         names.debug_annotation_names.add(iid=1, name="module")
-        self._put(packet)
 
-    def _describe(self, uuid: int, name: str, *, counter: bool = False) -> None:
+    def _describe(self, parent: int, name: str, *, counter: bool = False) -> int:
+        """A new track of a process; its identifier."""
         packet = self._packet()
         descriptor = packet.track_descriptor
-        descriptor.uuid, descriptor.parent_uuid, descriptor.name = uuid, self.PROCESS, name
+        uuid = descriptor.uuid = self._next()
+        descriptor.parent_uuid, descriptor.name = parent, name
         if counter:
             descriptor.counter.SetInParent()
         self._put(packet)
+        return uuid
 
     def _slices(self, run: Run, uuid: int, track: Track) -> None:
         """Begin and end of every slice, in turns."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from simdevice.analysis.liveness import liveness
@@ -29,8 +29,9 @@ RESOURCES = ("compute", "memory", "link")
 class Summary:
     """Totals. `free_operators` is how many of the operators are views or only order time.
 
-    `peak_live_bytes` is what is alive at once in the trace, `memory_capacity_bytes` what the machine holds
-    (None where a run doesn't say): a trace is timed whether or not it fits.
+    `peak_live_bytes` is what is alive at once in the trace (of several devices, on the fullest),
+    `memory_capacity_bytes` what the machine holds (None where a run doesn't say): a trace is timed whether or not it
+    fits.
     `excess_bytes` is what tiles moved beyond `bytes_read` and `bytes_written`, by cause.
     `utilisation` says how much of the time each resource would have needed at full rate;
     `bounds_s` are the device's whole-trace bounds.
@@ -47,6 +48,7 @@ class Summary:
     bytes_read: int
     bytes_written: int
     weight_bytes: int
+    devices: int
     peak_live_bytes: int
     memory_capacity_bytes: int | None
     excess_bytes: dict[str, int]
@@ -76,7 +78,8 @@ def summarise(run: Run) -> Summary:
         bytes_read=total.bytes_read,
         bytes_written=total.bytes_written,
         weight_bytes=total.weight_bytes,
-        peak_live_bytes=liveness(trace).peak_bytes,
+        devices=len(run.per_device) or 1,
+        peak_live_bytes=max(liveness(own.trace).peak_bytes for own in run.per_device.values() or (run,)),
         memory_capacity_bytes=run.spec.memory_capacity_bytes,
         excess_bytes=dict(sorted(run.excess_bytes.items(), key=lambda item: -item[1])),
         utilisation={r: run.bounds_ps[r] / makespan for r in RESOURCES if run.bounds_ps.get(r)},
@@ -87,7 +90,8 @@ def summarise(run: Run) -> Summary:
 def run_page(run: Run, *, depth: int = 2, top: int = 10) -> Page:
     """The page of a run: modules to a depth, and as many operators as `top`."""
     summary = summarise(run)
-    title = f"{summary.workload or 'A program'} on {summary.device}"
+    several = f" ({summary.devices} devices)" if summary.devices > 1 else ""
+    title = f"{summary.workload or 'A program'} on {summary.device}{several}"
     return Page(title, _facts(run, summary), _sections(run, depth, top))
 
 
@@ -95,7 +99,7 @@ def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
     """The totals; one text may say several of them, as people read them."""
     least = ">= " * summary.is_lower_bound
     moved = summary.bytes_read + summary.bytes_written
-    spot = hot_spot(run)
+    spot = hot_spot(_last(run))
     free = f"{summary.free_operators:,} of them free: views, synchronisation"
     bounds = ", ".join(f"{n.replace('_', ' ')} {format_seconds(s)}" for n, s in summary.bounds_s.items())
     shown = (
@@ -116,6 +120,11 @@ def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
     return (*(Fact(key, value=value) for key, value in values.items()), *facts)
 
 
+def _last(run: Run) -> Run:
+    """The run, or of several devices that which ends last: it decides the time."""
+    return max(run.per_device.values(), key=lambda own: own.makespan_ps, default=run)
+
+
 def _signed(count: int) -> str:
     """Bytes that a machine leaves out are less than none."""
     return f"-{format_bytes(-count)}" if count < 0 else format_bytes(count)
@@ -126,7 +135,7 @@ def _held(summary: Summary) -> str:
     peak, capacity = summary.peak_live_bytes, summary.memory_capacity_bytes
     if not peak:
         return ""
-    held = f"{format_bytes(peak)} alive at the peak"
+    held = f"{format_bytes(peak)} alive at the peak{' of the fullest device' if summary.devices > 1 else ''}"
     if capacity is None:
         return held
     beside = f"more than the {format_bytes(capacity)} of" if peak > capacity else f"of {format_bytes(capacity)} on"
@@ -137,18 +146,26 @@ def _sections(run: Run, depth: int, top: int) -> tuple[Section, ...]:
     """Every table; one without rows is not shown."""
     phases = tables.by_phase(run)
     sections: list[tuple[str, str, type, Sequence[Any]]] = [
-        ("stalls", "Where the time went", Stall, stalls(run)),
-        ("components", "Parts of the machine", Component, components(run)),
-        ("levels", "Buffer and FIFO", Level, levels(run)),
+        ("by_device", "By device", tables.PerDevice, tables.by_device(run)),
+        ("stalls", "Where the time went", Stall, _of_each(run, stalls)),
+        ("components", "Parts of the machine", Component, _of_each(run, components)),
+        ("levels", "Buffer and FIFO", Level, _of_each(run, levels)),
         ("by_phase", "By phase", tables.Share, phases if len(phases) > 1 else []),
         ("by_category", "By category", tables.Share, tables.by_category(run)),
         ("by_bound", "By what limits them", tables.Share, tables.by_bound(run)),
         ("by_module", "By module", tables.Share, tables.by_module(run, depth)),
         ("top_operators", "Top operators", tables.Hot, tables.top_operators(run, top)),
-        ("transfers", "Host link", tables.Transfer, tables.transfers(run)),
+        ("transfers", "Links" if run.per_device else "Host link", tables.Transfer, tables.transfers(run)),
         ("unknown_operators", "Operators without a known cost", tables.Unknown, tables.unknown_operators(run)),
     ]
     return tuple(Section(key, heading, (table(key, kind, rows),)) for key, heading, kind, rows in sections)
+
+
+def _of_each(run: Run, rows: Callable[[Run], Sequence[Any]]) -> Sequence[Any]:
+    """The rows of a run; with several devices those of each, named after it."""
+    if not run.per_device:
+        return rows(run)
+    return [replace(row, name=f"simacc:{d} {row.name}") for d, own in run.per_device.items() for row in rows(own)]
 
 
 def markdown(run: Run, *, depth: int = 2, top: int = 10) -> str:

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simdevice.analysis.liveness import liveness
 from simdevice.records import CATEGORIES, Groups, Run, TensorSpec
 from simdevice.units import PS_PER_S
 
 __all__ = [
     "Hot",
+    "PerDevice",
     "Share",
     "Transfer",
     "Unknown",
     "by_bound",
     "by_category",
+    "by_device",
     "by_module",
     "by_operator",
     "by_phase",
@@ -73,13 +76,44 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What crossed the host link in one direction: the trace's copies, and where a host runs a part of it,
-    every crossing."""
+    """What crossed links in one direction: the trace's copies, and where a host runs a part of it, every crossing."""
 
     direction: str
     copies: int
     moved_bytes: int
     time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PerDevice:
+    """One device of several: the time its own rows occupied it, and that as a part of the whole run's time; copies to
+    it stand with the device that they come from. `peak_live_bytes` is alive at once in its rows."""
+
+    name: str
+    operators: int
+    time_s: float
+    busy_share: float
+    flops: int
+    moved_bytes: int
+    peak_live_bytes: int
+    is_lower_bound: bool
+
+
+def by_device(run: Run) -> list[PerDevice]:
+    """Every device of a run that has several, in order; none otherwise."""
+    return [
+        PerDevice(
+            name=f"simacc:{device}",
+            operators=len(own.trace),
+            time_s=int(own.busy_ps.sum()) / PS_PER_S,
+            busy_share=int(own.busy_ps.sum()) / max(run.makespan_ps, 1),
+            flops=own.trace.flops,
+            moved_bytes=own.trace.bytes,
+            peak_live_bytes=liveness(own.trace).peak_bytes,
+            is_lower_bound=own.trace.is_lower_bound,
+        )
+        for device, own in run.per_device.items()
+    ]
 
 
 def by_category(run: Run) -> list[Share]:
@@ -167,16 +201,18 @@ def unknown_operators(run: Run) -> list[Unknown]:
 
 
 def transfers(run: Run) -> list[Transfer]:
-    """Copies over the host link, by direction; a direction without a copy has no row."""
+    """Copies over links, by direction; a direction without a copy has no row."""
     if run.crossings:
         crossed = [c for c in run.crossings if c.count]
         return [Transfer(c.direction, c.count, c.moved_bytes, c.time_ps / PS_PER_S) for c in crossed]
     trace = run.trace
     crossing = trace.per_op("category") == CATEGORIES.index("transfer")
     rows = []
-    for direction, side in (("to device", "bytes_written"), ("to host", "bytes_read")):
-        moved = trace.per_op(side)
-        chosen = crossing & (moved > 0)
+    moved = trace.per_op("bytes_read") + trace.per_op("bytes_written")
+    reads, writes = trace.per_op("inputs") > 0, trace.per_op("outputs") > 0  # of device memory
+    directions = {"to device": writes & ~reads, "to host": reads & ~writes, "between devices": reads & writes}
+    for direction, goes_there in directions.items():
+        chosen = crossing & goes_there & (moved > 0)
         if chosen.any():
             time_s = int(run.busy_ps[chosen].sum()) / PS_PER_S
             rows.append(Transfer(direction, int(chosen.sum()), int(moved[chosen].sum()), time_s))

@@ -45,8 +45,10 @@ def picture(run: Run) -> Picture:
     """Draw the run.
 
     Raises:
-        SimdeviceError: the run has no tiles, or matplotlib is not installed.
+        SimdeviceError: the run has no tiles, or several devices, or matplotlib is not installed.
     """
+    if run.per_device:
+        raise SimdeviceError(f"a picture shows one device, this run has {len(run.per_device)}: give run.per_device[i]")
     drawn = lanes(run)
     if not drawn:
         raise SimdeviceError(f"{run.device} has no timeline: only an accelerator such as 'edge-npu' simulates tiles")

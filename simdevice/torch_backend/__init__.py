@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import atexit
 import warnings
+from contextlib import suppress
+
+from simdevice.errors import SpecError
 
 __all__ = ["autoload"]
 
@@ -17,7 +20,7 @@ def autoload() -> None:
 
     from simdevice.torch_backend import namespace
     from simdevice.torch_backend.build import load_prebuilt
-    from simdevice.torch_backend.process import leave
+    from simdevice.torch_backend.process import default_devices, leave
 
     if torch._C._get_privateuse1_backend_name() == "simacc":
         return
@@ -29,6 +32,8 @@ def autoload() -> None:
     module = load_prebuilt()
     if module is not None:
         module.set_initializer(_first_use)  # an event may be recorded before the first tensor is made
+        with suppress(SpecError):  # said at the first use of the device
+            module.set_device_count(default_devices())
 
 
 def _patch() -> None:

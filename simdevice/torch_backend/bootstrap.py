@@ -8,7 +8,7 @@ from typing import Any
 from simdevice.costs import Costs, registered
 from simdevice.records import OpTable
 from simdevice.torch_backend import build, hooks, machine, patches, profiler, scopes
-from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.process import PROCESS, default_devices
 from simdevice.torch_backend.session import event_ps, root_is_full
 from simdevice.torch_backend.signatures import declared_attributes
 
@@ -20,7 +20,7 @@ def native() -> Any:
 
     Raises:
         BuildError: it is not there and cannot be compiled.
-        UnknownNameError, SpecError: SIMACC_DEVICE names no machine.
+        UnknownNameError, SpecError: SIMACC_DEVICE names no machine, or SIMACC_DEVICES is no number of them.
     """
     if not PROCESS.ready:
         with PROCESS.lock:  # another thread waits here until the kernels are there
@@ -31,10 +31,11 @@ def native() -> Any:
 
 def _first_use() -> None:
     chosen = machine.choose()  # first: a wrong SIMACC_DEVICE is said again at the next use
+    devices = default_devices()
     module = PROCESS.native = build.load()
     module.set_initializer(native)
     PROCESS.table, PROCESS.rules = OpTable(Costs()), dict(registered())
-    machine.use(chosen)
+    machine.use(chosen, devices)
     module.set_callbacks(root_is_full, event_ps, declared_attributes)
     module.set_timed_profile(profiler.timed_profile)
     module.initialize()

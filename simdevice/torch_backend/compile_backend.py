@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,26 +19,28 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from simdevice.costs import Costs
 from simdevice.devices import Device, get
-from simdevice.errors import SpecError
+from simdevice.errors import CaptureError, SpecError
 from simdevice.frontends.plans import Graph, GraphCalls, branch_of, breaks, graph_scope, lowering
 from simdevice.frontends.storages import StorageIds
-from simdevice.records import OpTable, Origin, Rows, Trace, TraceBuilder
-from simdevice.torch_backend import machine, recording, scopes
+from simdevice.records import OpTable, Origin, Rows, TraceBuilder
+from simdevice.torch_backend import dynamo, machine, recording, scopes
 from simdevice.torch_backend.bootstrap import native
+from simdevice.torch_backend.compiled_graphs import CompiledGraph, GraphLog, trace_of
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import scope_number
 from simdevice.torch_backend.signatures import intern
 from simdevice.units import PS_PER_S
 
-__all__ = ["reset", "simacc", "statistics"]
+__all__ = ["compiled_graphs", "reset", "simacc", "statistics"]
 
 
 class _Totals:
     """What all compiled programs of this process did since `reset`."""
 
     lock = threading.Lock()
-    graphs = runs = time_ps = 0
+    runs = time_ps = 0
+    logs: ClassVar[list[tuple[GraphLog, Device | None]]] = []  # per graph, and the machine that it was compiled for
     branches: ClassVar[Counter[str]] = Counter()
     breaks_before: ClassVar[Counter[str]] = Counter()
 
@@ -52,6 +55,7 @@ def simacc(
     """
     if mode not in (None, "default"):
         raise SpecError(f"backend 'simacc' has no modes, got mode={mode!r}: give options={{'device': ...}}")
+    dynamo.register()
     on_simacc = touches_simacc(module, example)
     if on_simacc and options:
         raise SpecError("simacc tensors run on the configured device: torch.simacc.configure(...), not options")
@@ -66,17 +70,27 @@ def statistics() -> dict[str, Any]:
     with _Totals.lock:
         found = breaks() - _Totals.breaks_before + _Totals.branches
         return {
-            "graphs": _Totals.graphs,
+            "graphs": len(_Totals.logs),
             "runs": _Totals.runs,
             "graph_breaks": dict(found),
             "time_s": _Totals.time_ps / PS_PER_S,
         }
 
 
+def compiled_graphs() -> tuple[CompiledGraph, ...]:
+    """Every graph since the last reset, as Dynamo made them, on the machine that it was compiled for; without one, on
+    the configured."""
+    native()
+    with _Totals.lock:
+        logs = list(_Totals.logs)
+    return tuple(log.summary(device or machine.current_device()) for log, device in logs)
+
+
 def reset() -> None:
     """Count from zero."""
     with _Totals.lock:
-        _Totals.graphs = _Totals.runs = _Totals.time_ps = 0
+        _Totals.runs = _Totals.time_ps = 0
+        _Totals.logs.clear()
         _Totals.branches.clear()
         _Totals.breaks_before = breaks()
 
@@ -95,26 +109,27 @@ class _Observer:
     def __init__(self, device: Device | None, *, on_simacc: bool) -> None:
         self._device, self._on_simacc = device, on_simacc
         self._storages = StorageIds()  # holds parameters' addresses, not their data
+        self._log: GraphLog  # there once the graph is compiled, which may take Dynamo several attempts
+        self._static: dict[int, GraphCalls] = {}  # of a graph on simacc whose sizes never change, by its id
         self._times: dict[tuple[int, int], tuple[GraphCalls, Device, int]] = {}  # what is kept keeps its id
 
     def captured(self, module: GraphModule, example: Sequence[Any]) -> None:
-        branch = branch_of(module)
+        branch, self._log = branch_of(module), GraphLog.of(module, drains=not self._on_simacc)
         with _Totals.lock:
-            _Totals.graphs += 1
+            _Totals.logs.append((self._log, self._device))
             if branch is not None:
                 _Totals.branches[branch] += 1
 
     def entered(self, args: Sequence[Any], parameters: Sequence[int]) -> None:
-        if not self._on_simacc:
+        if not self._on_simacc or not self._static:  # of the latter, the first run says all
             self._storages.weights(args[i] for i in parameters if isinstance(args[i], torch.Tensor))
 
     def run(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
         if self._on_simacc:
-            with _Totals.lock:
-                _Totals.runs += 1
-            return _recorded(graph.module, args)
+            return self._run_on_simacc(graph, args)
         plan = graph.calls(args, [self._is_weight(a) for a in args], Costs())
         results: Sequence[Any] = graph.module.forward(*args)
+        self._log.ran(graph, plan, args, results)
         native()  # the time passes on the device's clock, used or not
         took_ps = self._time_ps(plan, self._device or machine.current_device())
         with _Totals.lock:
@@ -124,10 +139,23 @@ class _Observer:
             machine.add_time(took_ps)
         return results
 
+    def _run_on_simacc(self, graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
+        plan = self._static.get(id(graph))
+        if plan is None:
+            with suppress(CaptureError):  # a size that follows from data: it runs all the same
+                plan = graph.calls(args, [self._is_weight(a) for a in args], Costs())
+                if graph.is_static:
+                    self._static[id(graph)] = plan
+        results = _recorded(graph.module, args)
+        self._log.ran(graph, plan, args, results)
+        with _Totals.lock:
+            _Totals.runs += 1
+        return results
+
     def _time_ps(self, plan: GraphCalls, device: Device) -> int:
         found = self._times.get((id(plan), id(device)))
         if found is None:
-            found = self._times[id(plan), id(device)] = (plan, device, device.run(_trace(plan)).makespan_ps)
+            found = self._times[id(plan), id(device)] = (plan, device, device.run(trace_of(plan)).makespan_ps)
         return found[2]
 
     def _is_weight(self, arg: Any) -> bool:
@@ -137,14 +165,6 @@ class _Observer:
             return self._storages.known.get(arg.untyped_storage()._cdata, (-1, False))[1]
         except (NotImplementedError, RuntimeError):  # no storage
             return False
-
-
-def _trace(plan: GraphCalls) -> Trace:
-    """The plan's operators as a trace, as a device takes them."""
-    builder = TraceBuilder(OpTable(Costs()))
-    for call in plan.calls:
-        builder.add(call.signature, call.storages, phase=call.phase, scope=builder.scope(call.scope))
-    return builder.finish(Origin("compile", notes=plan.notes))
 
 
 def _rows(

@@ -11,11 +11,21 @@ from typing import Any
 
 from simdevice.devices import Device, get
 from simdevice.errors import SpecError
+from simdevice.torch_backend.operator_totals import OperatorTotal, OperatorTotals
 from simdevice.torch_backend.process import PROCESS
 from simdevice.torch_backend.session import LiveSession
 from simdevice.units import PS_PER_S
 
-__all__ = ["add_time", "choose", "current_device", "default_device", "pin", "totals", "use"]
+__all__ = [
+    "add_time",
+    "choose",
+    "current_device",
+    "default_device",
+    "operator_totals",
+    "pin",
+    "totals",
+    "use",
+]
 
 _DEFAULT_DEVICE = "h100"
 
@@ -36,14 +46,15 @@ def choose(device: Any = None, *, engine: Any = None, numerics: None = None, **o
     return get(default_device() if device is None else device, engine=engine, **overrides)
 
 
-def use(chosen: Device) -> None:
-    """Simulate on this machine. Time starts again at zero; tensors stay. A recording that `follows` is simulated on it
-    from its beginning.
+def use(chosen: Device, devices: int | None = None, *, operator_totals: bool = False) -> None:
+    """Simulate on this machine, on as many of it as there are, or on another number. Time starts again at zero; tensors
+    stay. A recording that `follows` is simulated on it from its beginning. `operator_totals` adds up operators too.
 
     Raises:
-        SpecError: a recording is open that does not.
+        SpecError: a recording is open that does not; or there cannot be as many devices.
     """
     native = PROCESS.native
+    devices = int(native.device_count()) if devices is None else devices
     with PROCESS.lock:
         if PROCESS.pinned:
             print(
@@ -54,17 +65,36 @@ def use(chosen: Device) -> None:
         following = [session for session in PROCESS.open.values() if session is not PROCESS.root]
         if not all(session.follows for session in following):
             raise SpecError("configure() inside a record() block: choose the device before recording")
-        for index in range(native.device_count()):
+        _set_devices(chosen, devices)
+        for index in range(devices):
             native.set_capacity(index, chosen.memory_capacity_bytes, chosen.name)
         PROCESS.device = chosen
         for session in PROCESS.open.values():
             session.flush()
             session.resolve_events()
             session.finish_capture()
-        PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=False)
+        sums = OperatorTotals() if operator_totals else None
+        PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=sums is not None, totals=sums)
         PROCESS.open = {session.recorder.token: session for session in (PROCESS.root, *following)}
         for session in following:
             session.start_again()
+
+
+def _set_devices(chosen: Device, devices: int) -> None:
+    """Let there be so many devices.
+
+    Raises:
+        SpecError: the machine is simulated only alone, or tensors live on a device that would go.
+    """
+    native, before = PROCESS.native, int(PROCESS.native.device_count())
+    if devices > 1 and not chosen.goes_with_others:
+        raise SpecError(f"{chosen.name} is simulated only alone: its host runs operators; use devices=1")
+    for index in range(devices, before):
+        if alive := native.memory(index)["live_bytes"]:
+            raise SpecError(f"devices={devices}: {alive:,} bytes are alive on simacc:{index}; free its tensors first")
+    native.set_device_count(devices)
+    if PROCESS.pid in (-1, os.getpid()):  # a forked process has no backward passes on devices at all
+        native.follow_devices_in_autograd()
 
 
 @contextmanager
@@ -86,6 +116,20 @@ def totals() -> dict[str, float]:
     """Simulated seconds and operators since the device was configured, outside and inside of record()."""
     with PROCESS.lock:
         return {"time_s": PROCESS.root.frontier_ps() / PS_PER_S, "operators": PROCESS.root.operators}
+
+
+def operator_totals() -> tuple[OperatorTotal, ...]:
+    """Every operator since the device was configured, outside and inside of record(); most time first.
+
+    Raises:
+        RuntimeError: nobody asked for them.
+    """
+    with PROCESS.lock:
+        root = PROCESS.root
+        if root.totals is None:
+            raise RuntimeError("operators are added up on request: torch.simacc.configure(operator_totals=True)")
+        root.flush()
+        return root.totals.listed(PROCESS.device.run(root.trace()))
 
 
 def add_time(ps: int) -> None:

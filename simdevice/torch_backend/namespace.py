@@ -6,40 +6,116 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.cuda_names import NOT_THERE
+from simdevice.torch_backend.generators import (
+    generator_of,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from simdevice.torch_backend.memory import (
+    device_memory_used,
+    empty_cache,
+    get_per_process_memory_fraction,
+    max_memory_allocated,
+    max_memory_cached,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_cached,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from simdevice.torch_backend.places import (
+    can_device_access_peer,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    index_of,
+    loaded,
+    set_device,
+    synchronize,
+)
+from simdevice.torch_backend.process import PROCESS, check_devices
 
 if TYPE_CHECKING:
+    from simdevice.torch_backend.compiled_graphs import CompiledGraph
+    from simdevice.torch_backend.operator_totals import OperatorTotal
     from simdevice.torch_backend.recording import Recording
 
 __all__ = [
     "Event",
-    "Recording",
     "Stream",
+    "can_device_access_peer",
+    "compiled_graphs",
     "configure",
     "current_device",
     "current_stream",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
+    "device_of",
     "empty_cache",
+    "get_allocator_backend",
     "get_amp_supported_dtype",
+    "get_arch_list",
+    "get_device_capability",
     "get_device_name",
+    "get_device_properties",
+    "get_per_process_memory_fraction",
     "get_rng_state",
+    "get_rng_state_all",
+    "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "manual_seed",
     "manual_seed_all",
     "mark_weights",
     "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "operator_totals",
     "record",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "seed",
+    "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
@@ -49,24 +125,27 @@ __all__ = [
 
 def _lazy_init() -> None:
     """PyTorch calls this before the first tensor on the device."""
-    _native()
+    loaded()
 
 
 # The functions below import late: the simulator is loaded when the device is first used, so that `import torch` stays
 # as quick as it was.
 
 
-def _native() -> Any:
-    """The native half, everything else being there too."""
-    from simdevice.torch_backend import bootstrap
-
-    return bootstrap.native()
-
-
-def configure(device: Any = None, *, engine: Any = None, numerics: None = None, **overrides: object) -> None:
+def configure(
+    device: Any = None,
+    *,
+    devices: int | None = None,
+    engine: Any = None,
+    numerics: None = None,
+    operator_totals: bool = False,
+    **overrides: object,
+) -> None:
     """Choose the simulated machine: a preset name, a YAML file or a Device; spec fields by keyword.
 
-    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100".
+    Time starts again at zero; tensors stay. Without a name: SIMACC_DEVICE, else "h100". `devices` equal machines behind
+    one host are simacc:0, simacc:1, ...; without it, as many as there are (SIMACC_DEVICES at first, else 1).
+    With `operator_totals`, torch.simacc.operator_totals() has sums per operator of all that runs from here on.
 
     Raises:
         UnknownNameError, SpecError: no such machine, or one that cannot be; nothing has changed then.
@@ -74,8 +153,9 @@ def configure(device: Any = None, *, engine: Any = None, numerics: None = None, 
     from simdevice.torch_backend import machine
 
     chosen = machine.choose(device, engine=engine, numerics=numerics, **overrides)
-    _native()
-    machine.use(chosen)
+    count = None if devices is None else check_devices(devices)
+    loaded()
+    machine.use(chosen, count, operator_totals=operator_totals)
 
 
 def record(*, scopes: bool = True) -> Recording:
@@ -85,10 +165,25 @@ def record(*, scopes: bool = True) -> Recording:
     return Recording(scopes=scopes)
 
 
+def operator_totals() -> tuple[OperatorTotal, ...]:
+    """Calls, simulated seconds, FLOPs and bytes of every operator since configure(operator_totals=True)."""
+    loaded()
+    from simdevice.torch_backend import machine
+
+    return machine.operator_totals()
+
+
+def compiled_graphs() -> tuple[CompiledGraph, ...]:
+    """What `torch.compile(backend="simacc")` made of the program: of every graph its operators, time and break."""
+    from simdevice.torch_backend import compile_backend
+
+    return compile_backend.compiled_graphs()
+
+
 def mark_weights(module: torch.nn.Module) -> None:
     """Count a module's parameters as weights. Only needed with scopes off, for a module that was
     neither built on the device nor moved there (a deep copy, say): its first call marks it otherwise."""
-    _native()
+    loaded()
     from simdevice.torch_backend import scopes
 
     scopes.mark_weights(module)
@@ -96,7 +191,7 @@ def mark_weights(module: torch.nn.Module) -> None:
 
 def time_s() -> float:
     """Simulated seconds since the device was configured."""
-    _native()
+    loaded()
     from simdevice.torch_backend import machine
 
     return machine.totals()["time_s"]
@@ -115,56 +210,38 @@ def is_initialized() -> bool:
     return PROCESS.ready
 
 
-def device_count() -> int:
-    return 1 if PROCESS.native is None else int(PROCESS.native.device_count())
+def init() -> None:
+    """Load the device, which otherwise happens when it is first used."""
+    loaded()
 
 
-def current_device() -> int:
-    """This thread's device; before the device is loaded, the first."""
-    return 0 if PROCESS.native is None else int(PROCESS.native.current_device())
+def ipc_collect() -> None:
+    """Nothing of another process is held: tensors are sent by value."""
 
 
-def set_device(device: Any) -> None:
-    _native().exchange_device(_index(device))
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Every type that the CPU computes with is there."""
+    return True
 
 
-def get_device_name(device: Any = None) -> str:
-    """The simulated machine's name."""
-    _index(device)
-    _native()
-    return str(PROCESS.device.name)
+def is_tf32_supported() -> bool:
+    """float32 is computed as float32."""
+    return False
 
 
-class device:
-    """Context manager that selects a device, as torch.cuda.device does."""
-
-    def __init__(self, device: Any) -> None:
-        self.idx = _index(device)
-
-    def __enter__(self) -> None:
-        self._before = _native().exchange_device(self.idx)
-
-    def __exit__(self, *exception: object) -> None:
-        _native().exchange_device(self._before)
+def is_current_stream_capturing() -> bool:
+    """There are no graphs to capture."""
+    return False
 
 
-def _index(device: Any) -> int:
-    """A device index from None, an int, "simacc", "simacc:0" or a torch.device."""
-    if device is None:
-        return current_device()
-    if not isinstance(device, int):
-        device = torch.device(device)
-        if device.type != "simacc":
-            raise ValueError(f"expected a simacc device, got {str(device)!r}")
-        device = current_device() if device.index is None else device.index
-    if not 0 <= device < device_count():
-        raise RuntimeError(f"expected a simacc device index below {device_count()}, got {device}")
-    return int(device)
+def get_arch_list() -> list[str]:
+    """Kernels are the CPU's: for no architecture of another kind."""
+    return []
 
 
-def synchronize(device: Any = None) -> None:
-    """Wait for everything submitted: operators submitted later start after it."""
-    torch.accelerator.synchronize(torch.device("simacc", _index(device)))
+def get_allocator_backend() -> str:
+    """The device's own."""
+    return "native"
 
 
 # --- streams and events
@@ -190,7 +267,7 @@ class Stream(metaclass=_OfSimacc):
     def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> torch.Stream:  # type: ignore[misc]
         if ids:
             return torch.Stream(**ids)
-        return torch.Stream(torch.device("simacc", _index(device)), priority=priority)
+        return torch.Stream(torch.device("simacc", index_of(device)), priority=priority)
 
 
 class Event(metaclass=_OfSimacc):
@@ -203,14 +280,19 @@ class Event(metaclass=_OfSimacc):
 
 
 def current_stream(device: Any = None) -> torch.Stream:
-    return torch.accelerator.current_stream(torch.device("simacc", _index(device)))
+    """The stream that this thread submits to."""
+    return torch.accelerator.current_stream(torch.device("simacc", index_of(device)))
 
 
 def default_stream(device: Any = None) -> torch.Stream:
-    return Stream(stream_id=0, device_index=_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
+    """The stream that is current at first."""
+    return Stream(
+        stream_id=0, device_index=index_of(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
+    )
 
 
 def set_stream(stream: torch.Stream) -> None:
+    """Make a stream, and its device, this thread's own."""
     torch.accelerator.set_stream(stream)
 
 
@@ -219,49 +301,13 @@ def stream(stream: torch.Stream) -> torch.Stream:
     return stream
 
 
-# --- memory
-
-
-def memory_stats(device: Any = None) -> dict[str, int]:
-    """Bytes live and at peak, and counts; storages are counted once, host scratch is not."""
-    return dict(_native().memory(_index(device)))
-
-
-def memory_allocated(device: Any = None) -> int:
-    return memory_stats(device)["live_bytes"]
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    return memory_stats(device)["peak_bytes"]
-
-
-def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes of the simulated device."""
-    stats = memory_stats(device)
-    return stats["capacity_bytes"] - stats["live_bytes"], stats["capacity_bytes"]
-
-
-def reset_peak_memory_stats(device: Any = None) -> None:
-    _native().reset_peak_memory(_index(device))
-
-
-def empty_cache() -> None:
-    """Nothing is cached."""
-
-
-# --- random numbers
-
-
-def _generator(device: Any = None) -> torch.Generator:
-    generator: torch.Generator = _native().default_generator(_index(device))
-    return generator
-
-
 def __getattr__(name: str) -> Any:
     if name == "default_generators":
-        return tuple(_generator(index) for index in range(device_count()))
+        return tuple(generator_of(index) for index in range(device_count()))
     if name == "_initialized":  # torch.utils.checkpoint asks, and restores the generator only if it is true
         return is_initialized()
+    if name in NOT_THERE:
+        raise AttributeError(f"torch.simacc has no {name}: {NOT_THERE[name]}")
     raise AttributeError(f"module 'torch.simacc' has no attribute {name!r}")
 
 
@@ -269,34 +315,6 @@ def _is_in_bad_fork() -> bool:
     return False  # device memory is host memory; a forked process has its own copy
 
 
-def manual_seed(seed: int) -> None:
-    _generator().manual_seed(int(seed))
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed the device's generator. Before the device is loaded, the seed waits for it."""
-    if is_initialized():
-        for index in range(device_count()):
-            _generator(index).manual_seed(int(seed))
-    else:
-        PROCESS.seed = int(seed)
-
-
-def seed() -> None:
-    _generator().seed()
-
-
-def initial_seed() -> int:
-    return _generator().initial_seed()
-
-
-def get_rng_state(device: Any = "simacc") -> torch.Tensor:
-    return _generator(device).get_state()
-
-
-def set_rng_state(new_state: torch.Tensor, device: Any = "simacc") -> None:
-    _generator(device).set_state(new_state)
-
-
 def get_amp_supported_dtype() -> list[torch.dtype]:
+    """What torch.autocast can lower to."""
     return [torch.float16, torch.bfloat16]

@@ -9,10 +9,12 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch._library.utils import RegistrationHandle
 from torch.autograd.profiler_util import EventList
 from torch.multiprocessing.reductions import reduce_tensor
 from torch.overrides import has_torch_function_unary
@@ -112,11 +114,14 @@ def _compiles_for_simacc(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 def _hides_hooks(init: Callable[..., None]) -> Callable[..., None]:
     """Dynamo may be loaded while a recording's module hooks are installed already, and would break its graphs at them:
-    they are hidden when the first program asks for a compilation."""
+    they are hidden when the first program asks for a compilation, and Dynamo is told of the device."""
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        from simdevice.torch_backend import dynamo  # late: it brings Dynamo, which only programs that compile load
+
         scopes.hide_from_dynamo()
+        dynamo.register()
         init(self, *args, **kwargs)
 
     return __init__
@@ -245,6 +250,33 @@ def _is_ours(tensor: Any) -> bool:
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "simacc"
 
 
+def _keeps_rows(impl: Callable[..., None]) -> Callable[..., None]:
+    """A kernel that somebody registers for simacc takes the place of the device's own, which records: the operator
+    would leave the record. It gets a kernel over it that records the call, for as long as the library lives."""
+
+    @functools.wraps(impl)
+    def registered(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        impl(self, op_name, fn, dispatch_key, **options)
+        if (dispatch_key or self.dispatch_key) == "PrivateUse1" and self.ns != "_":
+            name = f"{self.ns}::{self._resolve_op_name(op_name, 'impl').split('::')[-1]}"
+            if PROCESS.native.record_user_kernel(name):
+                self._registration_handles.append(RegistrationHandle(partial(PROCESS.native.forget_user_kernel, name)))
+
+    return registered
+
+
+def _looks_for_kernels(load: Callable[..., None]) -> Callable[..., None]:
+    """A library in C++ registers its kernels without telling anyone: they get their recording kernels once it is
+    there."""
+
+    @functools.wraps(load)
+    def load_library(self: Any, path: Any) -> None:
+        load(self, path)
+        PROCESS.native.record_user_kernels()
+
+    return load_library
+
+
 _inductor: Any = torch._TorchCompileInductorWrapper
 _reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # where register() writes
 
@@ -266,6 +298,8 @@ PATCHES = (
     Patch(_inductor, "__call__", _compiles_for_simacc),
     Patch(_inductor, "__init__", _hides_hooks),
     Patch(torch._TorchCompileWrapper, "__init__", _hides_hooks),
+    Patch(torch.library.Library, "impl", _keeps_rows),
+    Patch(type(torch.ops), "load_library", _looks_for_kernels),
     Patch(_reducers, torch.Tensor, _sends_by_value),
     Patch(_reducers, torch.nn.Parameter, _sends_by_value),
 )

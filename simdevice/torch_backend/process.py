@@ -8,6 +8,8 @@ import threading
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from simdevice.errors import SpecError
+
 if TYPE_CHECKING:
     from simdevice.costs import Rule
     from simdevice.devices import Device
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from simdevice.torch_backend.profiler import Capture
     from simdevice.torch_backend.session import LiveSession
 
-__all__ = ["PROCESS", "Process", "leave", "scope_number"]
+__all__ = ["PROCESS", "Process", "check_devices", "default_devices", "leave", "scope_number"]
+
+MOST_DEVICES = 16
+"""As many as the native half keeps room for (recorder/Ids.h)."""
 
 
 class Process:
@@ -47,6 +52,27 @@ class Process:
 
 
 PROCESS = Process()
+
+
+def default_devices() -> int:
+    """How many devices there are where nobody says: SIMACC_DEVICES, else 1.
+
+    Raises:
+        SpecError: it is no number of devices.
+    """
+    text = os.environ.get("SIMACC_DEVICES", "1")
+    return check_devices(int(text) if text.isdecimal() else text, "SIMACC_DEVICES")
+
+
+def check_devices(count: object, name: str = "devices") -> int:
+    """The number itself.
+
+    Raises:
+        SpecError: it is none that a process can have.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_DEVICES:
+        raise SpecError(f"{name}: expected a number from 1 to {MOST_DEVICES}, got {count!r}")
+    return count
 
 
 def leave() -> None:

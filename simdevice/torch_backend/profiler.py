@@ -53,10 +53,8 @@ def profiled_part(rows: Rows, launches: Int64, table: OpTable) -> tuple[Rows, Ro
     """The rows before a profiler began, those from then on, and the latter's launches."""
     profiled = launches > _UNPROFILED
     first = int(profiled.argmax()) if profiled.any() else len(rows)
-    at = int(rows.offsets(table)[first])
-    before = Rows(rows.signature[:first], rows.phase[:first], rows.scope[:first], rows.tensors[:at])
-    rest = Rows(rows.signature[first:], rows.phase[first:], rows.scope[first:], rows.tensors[at:])
-    return before, rest, launches[first:]
+    offsets = rows.offsets(table)
+    return rows.cut(0, first, offsets), rows.cut(first, len(rows), offsets), launches[first:]
 
 
 def timed_profile() -> tuple[Any, ...]:
@@ -75,41 +73,37 @@ def _profile(captures: list[Capture]) -> tuple[Any, ...]:
     kinds: list[tuple[str, bool, list[tuple[str, str]]]] = []
     columns: list[list[Int64]] = [[], [], [], [], []]
     after_ps = 0  # machines follow each other: configure() starts the clock again
-    for device, of_device in groupby(captures, lambda capture: capture.device):
-        group = list(of_device)
+    for machine, of_machine in groupby(captures, lambda capture: capture.device):
+        group = list(of_machine)
         clock_ps = min(capture.begins_ps for capture in group)
         ends_ps = clock_ps
         for capture in group:
             run, launches = capture.simulate()
             ends_ps = max(ends_ps, capture.begins_ps + run.makespan_ps)
-            kept = np.flatnonzero((launches > _UNPROFILED) & (run.busy_ps > 0))
-            if not len(kept):
-                continue
-            name = "queue" if not tracks else f"queue {len(tracks) + 1}"  # of another recording, or another machine
-            of_kind, kind = np.unique(run.trace.rows.signature[kept], return_inverse=True)
-            start = capture.begins_ps + _start_ps(run)[kept]
-            for column, values in zip(
-                columns,
-                (
-                    np.full(len(kept), len(tracks)),
-                    kind.reshape(-1) + len(kinds),
-                    launches[kept],
-                    start,
-                    run.busy_ps[kept],
-                ),
-                strict=True,
-            ):
-                column.append(values)
-            kinds += _kinds(run.trace.table, of_kind.tolist())
-            tracks.append((0, name, device.name, after_ps - clock_ps))  # one device: index 0
+            profiled = (launches > _UNPROFILED) & (run.busy_ps > 0)
+            for index in np.unique(run.device_index[profiled]).tolist():
+                kept = np.flatnonzero(profiled & (run.device_index == index))
+                of_kind, kind = np.unique(run.trace.rows.signature[kept], return_inverse=True)
+                start = capture.begins_ps + _start_ps(run, index)[kept]
+                track, busy = np.full(len(kept), len(tracks)), run.busy_ps[kept]
+                values = track, kind.reshape(-1) + len(kinds), launches[kept], start, busy
+                for column, part in zip(columns, values, strict=True):
+                    column.append(part)
+                kinds += _kinds(run.trace.table, of_kind.tolist())
+                earlier = sum(device == index for device, *_ in tracks)  # of another recording, or another machine
+                name = f"queue {earlier + 1}" if earlier else "queue"
+                tracks.append((index, name, machine.name, after_ps - clock_ps))
         after_ps += ends_ps - clock_ps
     return tracks, kinds, *(np.concatenate([*column, np.empty(0, np.int64)]) for column in columns)
 
 
-def _start_ps(run: Run) -> Int64:
-    """When each row began to occupy the device. Tiles of the next row may load before that; a row's own time there is
-    the computing frontier's advance, and the frontier is the sum of all before."""
-    return run.start_ps if run.timeline is None else np.cumsum(run.busy_ps) - run.busy_ps
+def _start_ps(run: Run, index: int) -> Int64:
+    """When each row of a device began to occupy it. Tiles of the next row may load before that; a row's own time there
+    is the computing frontier's advance, and the frontier is the sum of all before."""
+    if run.per_device.get(index, run).timeline is None:
+        return run.start_ps
+    busy = np.where(run.device_index == index, run.busy_ps, 0)
+    return np.cumsum(busy) - busy
 
 
 def _kinds(table: OpTable, signatures: Iterable[int]) -> list[tuple[str, bool, list[tuple[str, str]]]]:

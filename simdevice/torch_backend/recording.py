@@ -42,7 +42,7 @@ class Recording:
             self._outer = outer.recorder.token
             if outer is PROCESS.root:
                 module.set_phase(0)  # an optimizer step that raised leaves its phase behind
-            outer.recorder.synchronize()
+            outer.recorder.synchronize_all()
             recorder = module.Recorder.open(on_all_threads=self._on_all_threads)
             self._session = LiveSession(recorder, base_ps=outer.frontier_ps(), keep=True, follows=self._follows)
             PROCESS.open[recorder.token] = self._session
@@ -57,7 +57,7 @@ class Recording:
             scopes.leave_scopes()
         session = self._session
         with PROCESS.lock:
-            session.recorder.synchronize()
+            session.recorder.synchronize_all()
             session.recorder.close()
             session.flush()
             session.resolve_events()

@@ -6,12 +6,15 @@ tape is simulated every quarter of a million operators, to keep memory bounded.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from simdevice.records import Rows
+from simdevice.costs.device import SYNCHRONIZE
+from simdevice.records import Rows, Trace
 from simdevice.torch_backend.host_storages import HostStorages
+from simdevice.torch_backend.operator_totals import OperatorTotals
 from simdevice.torch_backend.process import PROCESS
 from simdevice.torch_backend.profiler import Capture, profiled_part
 from simdevice.torch_backend.signatures import follow_rules, intern_new
@@ -19,25 +22,39 @@ from simdevice.torch_backend.signatures import follow_rules, intern_new
 __all__ = ["LiveSession", "event_ps", "innermost", "root_is_full"]
 
 
-class LiveSession:
-    """A native recorder with the session that turns its rows into time."""
+MOST_ROWS = 1 << 16
+"""Rows that a session with totals per operator keeps, at least until the program next waits for the device."""
 
-    def __init__(self, recorder: Any, *, base_ps: int, keep: bool, follows: bool = False) -> None:
-        self.recorder, self.base_ps, self.follows = recorder, base_ps, follows
+
+class LiveSession:
+    """A native recorder with the session that turns its rows into time. With `totals`, it adds up what it simulated by
+    operator, and forgets the rows where the device is idle and the host waits."""
+
+    def __init__(
+        self,
+        recorder: Any,
+        *,
+        base_ps: int,
+        keep: bool,
+        follows: bool = False,
+        totals: OperatorTotals | None = None,
+    ) -> None:
+        self.recorder, self.base_ps, self.follows, self.totals = recorder, base_ps, follows, totals
         self.device = PROCESS.device
-        self.session = self.device.open(PROCESS.table, keep=keep)
+        self.session = self.device.open_several(PROCESS.table, keep=keep)
         self.operators = 0
         self.host_storages = HostStorages(PROCESS.native.next_id)
         self.capture: Capture | None = None  # while a profiler runs, from its first row on
         self._keep = keep
         self._rows: list[Rows] = []
+        self._kept = 0
 
     def flush(self) -> None:
         """Simulate what was recorded since the last flush."""
         with PROCESS.lock:
-            signature, phase, scope, tensors, launches = self.recorder.drain()
+            signature, *columns, launches = self.recorder.drain()
             intern_new()
-            rows = Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], phase, scope, tensors)
+            rows = Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *columns)
             if launches is not None:
                 before, rows, launches = profiled_part(rows, launches, PROCESS.table)
                 self.feed(before)
@@ -47,11 +64,34 @@ class LiveSession:
             follow_rules()
 
     def feed(self, rows: Rows) -> None:
+        if self.totals is not None and self._kept + len(rows) > MOST_ROWS and (end := _idle_after(self._rows, rows)):
+            offsets = rows.offsets(PROCESS.table)
+            self._submit(rows.cut(0, end, offsets))
+            self._begin_anew(self.totals)
+            rows = rows.cut(end, len(rows), offsets)
+        self._submit(rows)
+
+    def _submit(self, rows: Rows) -> None:
         if len(rows):
             self.session.submit(rows)
             self.operators += len(rows)
             if self._keep:
                 self._rows.append(rows)
+                self._kept += len(rows)
+
+    def trace(self) -> Trace:
+        """What was recorded since the session began, or began anew."""
+        return Trace(PROCESS.table, self.rows())
+
+    def _begin_anew(self, totals: OperatorTotals) -> None:
+        """Nothing is under way, so a new session from here on gives the same times."""
+        for mark in self.recorder.unresolved_events():
+            with suppress(KeyError):  # recorded later
+                mark.resolve(self.base_ps + int(self.session.event_ps(mark.id)))
+        totals.add(self.session.finish(self.trace()))
+        self.base_ps += int(self.session.frontier_ps)
+        self.session = self.device.open_several(PROCESS.table, keep=True)
+        self._rows, self._kept = [], 0
 
     def keep_for_profiler(self, rows: Rows, launches: Any) -> None:
         """Keep rows that a profiler wants the times of, before they are fed."""
@@ -80,7 +120,7 @@ class LiveSession:
     def start_again(self) -> None:
         """Simulate what was recorded so far on the machine that is current now."""
         self.base_ps, self.device = 0, PROCESS.device
-        self.session = self.device.open(PROCESS.table, keep=True)
+        self.session = self.device.open_several(PROCESS.table, keep=True)
         for rows in self._rows:
             self.session.submit(rows)
 
@@ -100,6 +140,16 @@ class LiveSession:
 
     def rows(self) -> Rows:
         return Rows.concatenate(self._rows)
+
+
+def _idle_after(before: list[Rows], rows: Rows) -> int:
+    """Behind how many of these rows every device is idle and the host has waited for it: the last place of that kind; 0
+    where there is none. Known only of one device: of several, the others may be at work."""
+    if any(part.device.any() for part in (*before, rows)):
+        return 0
+    synchronizes = [signature.name == SYNCHRONIZE for signature in PROCESS.table.signatures]
+    at = np.flatnonzero(np.array(synchronizes, np.bool_)[rows.signature])
+    return int(at[-1]) + 1 if len(at) else 0
 
 
 def innermost() -> LiveSession:

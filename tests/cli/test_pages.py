@@ -80,7 +80,15 @@ def test_keys_of_documents_stay(traced: Simacc, name: str) -> None:
         },
         "simulate": {
             *("device", "workload", "operators", "free_operators", "time_s", "busy_s", "flops", "is_lower_bound"),
-            *("bytes_read", "bytes_written", "weight_bytes", "peak_live_bytes", "memory_capacity_bytes", "utilisation"),
+            *(
+                "bytes_read",
+                "bytes_written",
+                "weight_bytes",
+                "devices",
+                "peak_live_bytes",
+                "memory_capacity_bytes",
+                "utilisation",
+            ),
             *(
                 "excess_bytes",
                 "bounds_s",
@@ -89,6 +97,7 @@ def test_keys_of_documents_stay(traced: Simacc, name: str) -> None:
                 "stalls",
                 "components",
                 "levels",
+                "by_device",
                 "by_phase",
                 "by_category",
             ),

@@ -18,7 +18,7 @@ from simdevice.engines.python import PythonEngine
 from simdevice.engines.totals import TotalsState
 from simdevice.errors import SimdeviceError, SpecError
 from simdevice.lowering import PythonLowering
-from simdevice.records import OpTable, Origin, Rows, Signature, TensorSpec, Trace, TraceBuilder
+from simdevice.records import OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
 CHECKED = settings(max_examples=40)
 
@@ -51,8 +51,7 @@ def live(device: Accelerator, trace: Trace, cuts: list[int], *, keep: bool = Tru
     session = device.open(trace.table, keep=keep)
     offsets = trace.rows.offsets(trace.table)
     for a, b in pairwise([0, *sorted(min(c, len(trace)) for c in cuts), len(trace)]):
-        columns = (trace.rows.signature[a:b], trace.rows.phase[a:b], trace.rows.scope[a:b])
-        session.submit(Rows(*columns, trace.rows.tensors[offsets[a] : offsets[b]]))
+        session.submit(trace.rows.cut(a, b, offsets))
         assert session.frontier_ps >= 0  # asking changes nothing
     return session
 

@@ -23,7 +23,7 @@ from simdevice.devices.offload import BOUND_NAMES, CLAIMABLE, Offload
 from simdevice.errors import UnknownNameError
 from simdevice.frontends import Workload
 from simdevice.hardware import HostSpec, LinkSpec, load
-from simdevice.records import Crossings, OpTable, Origin, Rows, Run, Signature, TensorSpec, Trace, TraceBuilder
+from simdevice.records import Crossings, OpTable, Origin, Run, Signature, TensorSpec, Trace, TraceBuilder
 
 # One product of 16 x 16 matrices is 2 x 16^3 = 8,192 FLOPs; one addition of two moves 3 x 1,024 bytes.
 X = TensorSpec((16, 16), "float32")
@@ -195,8 +195,7 @@ def test_in_pieces_equals_in_one_piece(
     session, totals = device.open(trace.table), device.open(trace.table, keep=False)
     offsets = trace.rows.offsets(trace.table)
     for a, b in pairwise([0, *sorted(min(c, len(trace)) for c in cuts), len(trace)]):
-        columns = (trace.rows.signature[a:b], trace.rows.phase[a:b], trace.rows.scope[a:b])
-        rows = Rows(*columns, trace.rows.tensors[offsets[a] : offsets[b]])
+        rows = trace.rows.cut(a, b, offsets)
         session.submit(rows)
         totals.submit(rows)
         assert session.frontier_ps == totals.frontier_ps

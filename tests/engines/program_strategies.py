@@ -21,6 +21,7 @@ def program(
     wait_for: Sequence[int] | None = None,
     host_wait: Sequence[int] | None = None,
     launch_ticks: Sequence[int] | None = None,
+    not_before: Sequence[int] | None = None,
     buffer_bytes: int = BUFFER,
     dram_channels: int = 2,
     **rest: Any,
@@ -39,6 +40,7 @@ def program(
         wait_for=np.array(zeros if wait_for is None else wait_for, np.int64),
         host_wait=np.array(zeros if host_wait is None else host_wait, np.int64),
         launch_ticks=np.array(zeros if launch_ticks is None else launch_ticks, np.int64),
+        not_before=np.array(zeros if not_before is None else not_before, np.int64),
         trace_row=np.arange(len(operators)),
         buffer_bytes=buffer_bytes,
         dram_channels=dram_channels,
@@ -65,6 +67,7 @@ def programs(draw: st.DrawFn, channels: st.SearchStrategy[int] = CHANNELS) -> Pr
         wait_for=waits[0],
         host_wait=waits[1],
         launch_ticks=[launch] * len(operators),
+        not_before=[draw(st.just(0) | st.integers(0, 60)) for _ in operators],
         buffer_bytes=draw(st.integers(max(need, 1), max(need, 1) + BUFFER)),
         dram_channels=draw(channels),
         quantised=True,
@@ -92,6 +95,7 @@ def pieces(whole: Program, cuts: Sequence[int]) -> list[Program]:
                 whole.ticks_per_s,
                 whole.quantised,
                 first_operator=a,
+                not_before=whole.not_before[a:b],
             )
         )
     return out

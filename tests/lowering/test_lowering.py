@@ -49,10 +49,7 @@ def deps(program: Program) -> list[list[int]]:
 def batches(rows: Rows, trace: Trace, cuts: list[int]) -> list[Rows]:
     edges = [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
     offsets = rows.offsets(trace.table)
-    return [
-        Rows(rows.signature[a:b], rows.phase[a:b], rows.scope[a:b], rows.tensors[offsets[a] : offsets[b]])
-        for a, b in pairwise(edges)
-    ]
+    return [rows.cut(a, b, offsets) for a, b in pairwise(edges)]
 
 
 def outcome(growing: Lowering, rows: Rows) -> Program | str:

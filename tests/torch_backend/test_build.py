@@ -78,7 +78,7 @@ assert torch.equal(torch.randn(3, device="simacc").cpu(), expected)
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[]", "simacc"]
+    assert done.stdout.splitlines() == ["['simdevice.errors']", "simacc"]
 
 
 def test_the_environment_chooses_the_machine_and_a_wrong_name_is_one_clear_line(tmp_path):

@@ -300,3 +300,76 @@ def test_a_transformer_gives_eagers_logits() -> None:
         expected = model(tokens).logits
         for ours, x in ((model, tokens), (copy.deepcopy(model).to("simacc"), tokens.to("simacc"))):
             assert torch.equal(torch.compile(ours, backend="simacc")(x).logits.cpu(), expected)
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x @ x
+    print(end="")
+    z = y @ y
+    if z.sum() > 0:
+        z = z + 1
+    return z.exp()
+
+
+@pytest.mark.parametrize("where", ["cpu", "simacc"])
+def test_graphs_tell_their_operators_time_and_breaks(where: str) -> None:
+    torch.simacc.configure("h100")  # type: ignore[attr-defined]
+    compiled = torch.compile(broken, backend="simacc")
+    x = torch.ones(64, 64, device=where)
+    for _ in range(3):
+        compiled(x)
+    first, second, third = torch.simacc.compiled_graphs()  # type: ignore[attr-defined]
+    assert [(g.operators, g.runs) for g in (first, second, third)] == [
+        ({"forward": 1}, 3),  # the product
+        ({"forward": 3}, 3),  # product, sum, comparison
+        ({"forward": 2}, 3),  # addition, exponential
+    ]
+    # On a roofline nothing overlaps: a break costs what the host waits for. Reading a condition over PCIe 5 takes
+    # 5 us + 1 byte / 64 GB/s = 15.625 ps, rounded up to 16 ps.
+    assert first.break_reason.startswith("Failed to trace builtin operator")
+    assert first.break_at.startswith("test_compile_backend.py:")
+    assert first.break_time_s == 0
+    assert (second.break_reason, second.break_time_s) == (
+        "a branch on data",
+        pytest.approx(3 * 5_000_016e-12, abs=1e-18),
+    )
+    assert third.break_reason == ""
+    # 64 x 64 float32 in, in, out: 3 x 16,384 bytes at 2.68e12 B/s = 18,341 ps rounded up
+    assert first.time_s == pytest.approx(3 * 18_341e-12, abs=1e-18)
+    assert "graph 1/0: 3 forward operators, 3 runs" in str(second)
+
+
+@pytest.mark.parametrize("where", ["cpu", "simacc"])
+def test_a_break_on_a_tile_accelerator_costs_what_no_longer_overlaps(where: str) -> None:
+    def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        a = x @ x
+        print(end="")
+        return (y @ y) + a
+
+    torch.simacc.configure("edge-npu")  # type: ignore[attr-defined]
+    compiled = torch.compile(chain, backend="simacc")
+    x, y = torch.ones(2, 128, 128, device=where)
+    compiled(x, y)
+    first, second = torch.simacc.compiled_graphs()  # type: ignore[attr-defined]
+    whole = sd.device("edge-npu").run(sd.trace(lambda x, y: (y @ y) + x @ x, x.cpu(), y.cpu(), frontend="compile"))
+    if where == "simacc":  # the queue goes on, whatever the host does between
+        assert first.break_time_s == 0
+    else:
+        apart = first.time_s + second.time_s
+        assert 0 < first.break_time_s < apart
+        assert whole.time_s == pytest.approx(apart - first.break_time_s, rel=0.02)  # products in the other order
+
+
+def test_graphs_of_a_training_step_count_both_phases() -> None:
+    torch.simacc.configure("h100")  # type: ignore[attr-defined]
+    model = network().to("simacc")
+    compiled = torch.compile(model, backend="simacc")
+    for _ in range(2):
+        compiled(batch().to("simacc")).sum().backward()
+    (graph,) = torch.simacc.compiled_graphs()  # type: ignore[attr-defined]
+    assert graph.runs == 2
+    assert set(graph.operators) == {"forward", "backward"}
+    assert not graph.is_lower_bound
+    torch._dynamo.reset()
+    compile_backend.reset()
+    assert torch.simacc.compiled_graphs() == ()  # type: ignore[attr-defined]

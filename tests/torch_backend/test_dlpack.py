@@ -202,6 +202,26 @@ def test_these_are_patches_and_can_be_undone(x):
         patches.install()
 
 
+def test_each_device_has_its_number():
+    torch.simacc.configure("h100", devices=2)
+    x = torch.arange(3.0).to("simacc:1")
+    assert x.__dlpack_device__() == (EXTENSION, 1)
+    for y in (
+        torch.from_dlpack(x),
+        torch.from_dlpack(x.__dlpack__()),
+        torch.from_dlpack(x, device="simacc:1", copy=False),
+    ):
+        assert (y.device, y.data_ptr()) == (x.device, x.data_ptr())
+        assert (y + 1).tolist() == [1, 2, 3]
+    with torch.simacc.device(1):
+        assert torch.from_dlpack(x, device="simacc", copy=False).device == x.device
+    moved = torch.from_dlpack(x, device="simacc")  # the current one
+    assert (moved.device, moved.tolist()) == (torch.device("simacc:0"), [0, 1, 2])
+    with pytest.raises(ValueError, match="without copying"):
+        torch.from_dlpack(x, device="simacc:0", copy=False)
+    assert torch.from_dlpack(x, device="cpu").data_ptr() == x.data_ptr()
+
+
 # --- the C exchange table
 
 

@@ -70,11 +70,17 @@ INDICES = {
     "a factory": lambda: torch.empty(2, device="simacc:1"),
     "a strided factory": lambda: torch.empty_strided((2,), (1,), device="simacc:1"),
     "a copy": lambda: torch.ones(2).to("simacc:1"),
+    "a copy of a simacc tensor": lambda: torch.ones(2, device="simacc").to("simacc:1"),
+    "a module": lambda: torch.nn.Linear(2, 2).to("simacc").to("simacc:1"),
+    "a kernel that makes its result": lambda: torch.tril_indices(2, 2, device="simacc:1"),
     "a generator": lambda: torch.Generator(device="simacc:1"),
     "the accelerator": lambda: torch.accelerator.set_device_index(1),
     "the module": lambda: torch.simacc.set_device(1),
     "the module's guard": lambda: torch.simacc.device("simacc:1").__enter__(),
     "a stream": lambda: torch.simacc.current_stream(1),
+    "a new stream": lambda: torch.Stream(device="simacc:1"),
+    "the accelerator's memory": lambda: torch.accelerator.memory_allocated(1),
+    "the accelerator's queue": lambda: torch.accelerator.synchronize(1),
     "memory": lambda: torch.simacc.memory_allocated("simacc:1"),
 }
 
@@ -83,7 +89,9 @@ INDICES = {
 def test_an_index_that_no_device_has_is_refused_in_one_way(what):
     with pytest.raises(RuntimeError) as refused:
         INDICES[what]()
-    assert str(refused.value).splitlines()[0] == "expected a simacc device index below 1, got 1"
+    assert str(refused.value).splitlines()[0] == (
+        "expected a simacc device index below 1, got 1; torch.simacc.configure(devices=2) makes as many"
+    )
 
 
 def test_a_device_without_an_index_is_the_threads_own(x):

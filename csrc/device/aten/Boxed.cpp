@@ -114,7 +114,7 @@ class Exchange {
         return;
       }
       if (argument.kind == Plan::Kind::kDevice && value.isDevice() && value.toDevice().has_index()) {
-        call_.go_to(value.toDevice().index());
+        call_.go_to(index_or_current(value.toDevice().index()));
       }
     }
   }
@@ -254,6 +254,29 @@ class LikeKernel final : public c10::OperatorKernel {
   const Plan* plan_;
 };
 
+// Lists on one device are copied by one operator; what crosses a link is a copy of its own, tensor by tensor.
+class CopyListKernel final : public c10::OperatorKernel {
+ public:
+  explicit CopyListKernel(const Plan* plan) : plan_(plan) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
+    std::optional<c10::Device> device;
+    for (const auto& argument : plan_->arguments) {
+      for (const at::Tensor& t : (*stack)[stack->size() - plan_->argument_count + argument.index].toTensorVector()) {
+        if (device && *device != t.device()) {
+          op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+          return;
+        }
+        device = t.device();
+      }
+    }
+    run(op, *plan_, stack);
+  }
+
+ private:
+  const Plan* plan_;
+};
+
 // Operators registered after the device: planned when first called.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
   static std::mutex mutex;
@@ -335,7 +358,9 @@ void register_kernels() {
     }
     const bool names_device = std::any_of(
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
-    library().impl(full_name.c_str() + 6, names_device && !direct ? boxed<LikeKernel>(plan) : boxed<Kernel>(plan));
+    library().impl(full_name.c_str() + 6, plan->op.name == "aten._foreach_copy_" ? boxed<CopyListKernel>(plan)
+            : names_device && !direct                                         ? boxed<LikeKernel>(plan)
+                                                                              : boxed<Kernel>(plan));
   }
 }
 

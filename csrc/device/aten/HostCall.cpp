@@ -7,7 +7,7 @@ namespace simacc {
 void HostCall::check_other(const at::Tensor& tensor, size_t position, Use use) const {
   const bool on_host = tensor.device().is_cpu();
   const bool allowed = (use.others == Others::kScalars && on_host && tensor.dim() == 0 && !use.written) ||
-      (use.others == Others::kHost && (on_host || on_device(tensor)));
+      (use.others == Others::kHost && on_host) || (use.others == Others::kAny && (on_host || on_device(tensor)));
   if (!allowed) {
     refuse_other_device(c10::Device(kDeviceType, device()), tensor.device(), op_.argument_name(position), op_.name);
   }

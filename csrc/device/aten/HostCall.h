@@ -27,6 +27,7 @@ class HostCall {
     kNone,
     kScalars,  // on the host, of no dimensions: PyTorch's numbers
     kHost,     // any on the host: indices and the like
+    kAny,      // also on another simacc device: what is copied
   };
   struct Use {
     bool read = true;     // its contents are an input
@@ -77,6 +78,19 @@ class HostCall {
     return use.written ? own_host_view(tensor) : host_view(tensor);
   }
 
+  // The same without a stand-in, for a kernel that takes device tensors.
+  void input(const at::Tensor& tensor, bool read) {
+    if (tensor.device().type() == kDeviceType) {
+      if (device_ < 0) {
+        device_ = tensor.device().index();
+      }
+      if (call_ && read) {
+        const auto& impl = *tensor.unsafeGetTensorImpl();
+        call_->input(impl, mark_of(impl));
+      }
+    }
+  }
+
   template <class Kernel>
   auto compute(Kernel&& kernel) const -> decltype(kernel()) {
     const c10::impl::ExcludeDispatchKeyGuard below(kAboveKernels);
@@ -107,7 +121,7 @@ class HostCall {
   // Ends the call; `synchronizes` where the host needs a value or a size that only the data tells.
   void record(bool synchronizes = false) {
     if (call_) {
-      recorder_->record(*call_, synchronizes);
+      recorder_->record(*call_, device(), synchronizes);
     }
   }
 

@@ -24,6 +24,8 @@ using std::optional;
 const Operator kCopy("aten::copy_");
 const OpInfo kCopyToDevice{"simacc.copy_to_device"};
 const OpInfo kCopyToHost{"simacc.copy_to_host"};
+// In the source's queue; its attribute is the device that the copy goes to, whose queue it occupies too.
+const OpInfo kCopyBetweenDevices{"simacc.copy_between_devices", {{0, "to_device"}}, {"to_device"}};
 
 // The device that a factory makes its tensor on.
 c10::DeviceIndex checked_factory(
@@ -64,10 +66,16 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   const bool from_device = on_device(self), to_device = on_device(dst);
   TORCH_CHECK((from_device || self.device().is_cpu()) && (to_device || dst.device().is_cpu()),
       "simacc copies to and from the CPU only, got ", self.device(), " to ", dst.device());
-  const OpInfo& as = from_device && to_device ? kCopy.info() : from_device ? kCopyToHost : kCopyToDevice;
-  HostCall call(kCopy, &as, [&](size_t i) { return c10::impl::boxArgs(dst, self, non_blocking).at(i); });  // as copy_'s
-  const Tensor source = call.before(self, 1, {.others = HostCall::Others::kHost});
-  const Tensor target = call.before(dst, 0, {.read = false, .written = true, .others = HostCall::Others::kHost});
+  const bool between = from_device && to_device && self.device() != dst.device();
+  const OpInfo& as = between ? kCopyBetweenDevices
+      : from_device && to_device ? kCopy.info()
+      : from_device ? kCopyToHost : kCopyToDevice;
+  HostCall call(kCopy, &as, [&](size_t i) {
+    return between ? c10::IValue(static_cast<int64_t>(dst.device().index()))
+                   : c10::impl::boxArgs(dst, self, non_blocking).at(i);  // as copy_'s
+  });
+  const Tensor source = call.before(self, 1, {.others = HostCall::Others::kAny});
+  const Tensor target = call.before(dst, 0, {.read = false, .written = true, .others = HostCall::Others::kAny});
   call.compute([&] { target.copy_(source); });
   if (to_device) {
     call.output(dst);

@@ -17,7 +17,7 @@ bool takes_host_tensors(std::string_view op, std::string_view argument) {
     return op == "aten.index" || op == "aten.index_put" || op == "aten.index_put_" || op == "aten._index_put_impl_" ||
         op == "aten._unsafe_index" || op == "aten._unsafe_index_put";
   }
-  return argument == "lengths" || argument == "batch_sizes" || op == "aten._foreach_copy_" || op == "aten.copy_";
+  return argument == "lengths" || argument == "batch_sizes";
 }
 
 std::optional<Kind> kind_of(const c10::TypePtr& type) {

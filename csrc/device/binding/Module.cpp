@@ -2,6 +2,7 @@
 #include "../aten/Alias.h"
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
+#include "../aten/UserKernel.h"
 #include "../recorder/Launches.h"
 #include "../recorder/Recorder.h"
 #include "../runtime/Autograd.h"
@@ -121,7 +122,7 @@ py::tuple drain(Recorder& recorder) {
   Tape tape = recorder.drain();
   const py::object launch = tape.launch.empty() ? py::none() : py::object(as_array(std::move(tape.launch)));
   return py::make_tuple(as_array(std::move(tape.signature)), as_array(std::move(tape.phase)), as_array(std::move(tape.scope)),
-      as_array(std::move(tape.tensors)), launch);
+      as_array(std::move(tape.device)), as_array(std::move(tape.tensors)), launch);
 }
 
 // What the Python half makes of a profile: see simdevice/torch_backend/profiler.py.
@@ -157,7 +158,7 @@ void set_timed_profile(py::function function) {
 // The host sees what was submitted so far: it waits for that, and for nothing to be copied.
 at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
   if (auto* recorder = Recorder::current()) {
-    recorder->synchronize();
+    recorder->synchronize(device_tensor.device().index());
   }
   return host_window(device_tensor);
 }
@@ -165,6 +166,7 @@ at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
 void initialize() {
   install_host_limit();
   register_kernels();
+  record_user_kernels();  // those that are older than the device
 }
 
 }  // namespace
@@ -176,6 +178,9 @@ PYBIND11_MODULE(_device, m) {
   register_hooks();  // so that torch.accelerator knows the device before its first use
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
   m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
+  m.def("record_user_kernel", &record_user_kernel, "Let an operator keep its row where somebody else registered its kernel.");
+  m.def("record_user_kernels", &record_user_kernels);
+  m.def("forget_user_kernel", &forget_user_kernel);
   m.def("set_initializer", [](py::function f) {
     callbacks().initialize = [kept = new py::function(std::move(f))] {
       const py::gil_scoped_acquire gil;
@@ -196,7 +201,11 @@ PYBIND11_MODULE(_device, m) {
   m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
   m.def("settle_autograd", &settle_autograd, py::call_guard<py::gil_scoped_release>(),
         "Wait until autograd's threads hold no Python object: before Python finalizes.");
-  m.def("device_count", [] { return kDeviceCount; });
+  m.def("device_count", &device_count);
+  m.def("set_device_count", &set_device_count);
+  m.def("follow_devices_in_autograd", &follow_devices_in_autograd, py::call_guard<py::gil_scoped_release>(),
+        "Give autograd a thread for every device that is new since it began.");
+  m.attr("MOST_DEVICES") = kMostDevices;
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
   m.def("set_phase", [](uint8_t phase) { return std::exchange(thread_state().phase, phase); });
@@ -211,7 +220,7 @@ PYBIND11_MODULE(_device, m) {
       .def_static("root", [] { return Recorder::root(); })
       .def_static("open", &Recorder::open, py::arg("on_all_threads") = false)
       .def_static("innermost", &Recorder::innermost)
-      .def("synchronize", &Recorder::synchronize)
+      .def("synchronize_all", &Recorder::synchronize_all)
       .def("close", &Recorder::close)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)

@@ -12,6 +12,9 @@ inline int64_t next_id() {
   return serial.fetch_add(1, std::memory_order_relaxed);
 }
 
+// As many devices as a process can have: what is kept for each of them stands in arrays of this length.
+inline constexpr int kMostDevices = 16;
+
 // A tensor's storage in a row: its number (-1: memory that PyTorch only borrowed), and whether a parameter lives there.
 struct StorageMark {
   int64_t id = -1;

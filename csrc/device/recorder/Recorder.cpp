@@ -57,7 +57,8 @@ const OpInfo kSynchronizeEvent{"simacc.synchronize_event"};
 
 }  // namespace
 
-Mark::Mark(std::shared_ptr<Recorder> owner) : id(next_id()), recorder(std::move(owner)) {}
+Mark::Mark(std::shared_ptr<Recorder> owner, c10::DeviceIndex index)
+    : id(next_id()), recorder(std::move(owner)), device(index) {}
 
 Mark::~Mark() {
   const std::lock_guard<SpinLock> lock(recorder->lock_);
@@ -117,7 +118,7 @@ void Recorder::close() {
   closed_ = true;
   {
     // Destroyed after the lock is released: a Mark's destructor takes it.
-    std::vector<std::pair<c10::StreamId, std::shared_ptr<Mark>>> dropped;
+    std::vector<std::pair<c10::Stream, std::shared_ptr<Mark>>> dropped;
     const std::lock_guard<SpinLock> lock(lock_);
     dropped.swap(waits_);
     scope_starts_.clear();
@@ -133,11 +134,14 @@ void Recorder::close() {
   }
 }
 
-void Recorder::append(int32_t signature, uint8_t phase, int32_t scope, std::span<const int64_t> tensors) {
+void Recorder::append(
+    int32_t signature, uint8_t phase, int32_t scope, c10::DeviceIndex device, std::span<const int64_t> tensors) {
   const std::lock_guard<SpinLock> lock(lock_);
   tape_.signature.push_back(signature);
   tape_.phase.push_back(phase);
   tape_.scope.push_back(scope);
+  tape_.device.push_back(static_cast<uint8_t>(device));
+  devices_ |= uint32_t{1} << device;
   for (const int64_t id : tensors) {
     tape_.tensors.push_back(id);
   }
@@ -148,7 +152,7 @@ void Recorder::append(int32_t signature, uint8_t phase, int32_t scope, std::span
   rows_.store(tape_.signature.size(), std::memory_order_relaxed);
 }
 
-void Recorder::append_call(Call& call) {
+void Recorder::append_call(Call& call, c10::DeviceIndex device) {
   const int32_t signature = intern(call);
   const auto& state = thread_state();
   uint8_t phase = state.phase;
@@ -163,45 +167,58 @@ void Recorder::append_call(Call& call) {
     }
     scope = *inside;
   }
-  append(signature, phase, scope, call.ids());
+  append(signature, phase, scope, device, call.ids());
 }
 
-void Recorder::record(Call& call, bool synchronizes) {
+void Recorder::record(Call& call, c10::DeviceIndex device, bool synchronizes) {
   if (C10_UNLIKELY(has_waits_.load(std::memory_order_acquire))) {
-    emit_waits();
+    emit_waits(device);
   }
-  append_call(call);
+  append_call(call, device);
   if (synchronizes) {
-    synchronize();
+    synchronize(device);
   }
   if (C10_UNLIKELY(size() >= kRootRows && this == root().get() && callbacks().root_is_full)) {
     callbacks().root_is_full();
   }
 }
 
-void Recorder::synchronize() {
+void Recorder::synchronize(c10::DeviceIndex device) {
   Call call(kSynchronize);
-  append_call(call);
+  append_call(call, device);
 }
 
-std::shared_ptr<Mark> Recorder::record_event() {
-  auto mark = std::make_shared<Mark>(shared_from_this());
+void Recorder::synchronize_all() {
+  uint32_t used = 0;
+  {
+    const std::lock_guard<SpinLock> lock(lock_);
+    used = devices_ == 0 ? 1 : devices_;
+  }
+  for (c10::DeviceIndex device = 0; device < kMostDevices; ++device) {
+    if ((used >> device & 1) != 0) {
+      synchronize(device);
+    }
+  }
+}
+
+std::shared_ptr<Mark> Recorder::record_event(c10::DeviceIndex device) {
+  auto mark = std::make_shared<Mark>(shared_from_this(), device);
   {
     const std::lock_guard<SpinLock> lock(lock_);
     marks_[mark->id] = mark;
   }
   Call call(kRecordEvent);
   call.event(mark->id, /*recorded=*/true);
-  append_call(call);
+  append_call(call, device);
   return mark;
 }
 
-void Recorder::wait_event(std::shared_ptr<Mark> mark, c10::StreamId stream) {
+void Recorder::wait_event(std::shared_ptr<Mark> mark, c10::Stream stream) {
   const std::lock_guard<SpinLock> lock(lock_);
   // The frontier only grows: of two events of one queue, the later one says what both say. So a stream that waits and
   // never submits holds one.
   for (auto& [waiting, known] : waits_) {
-    if (waiting == stream && known->recorder == mark->recorder) {
+    if (waiting == stream && known->recorder == mark->recorder && known->device == mark->device) {
       if (known->id < mark->id) {
         known.swap(mark);  // the earlier one goes when the lock is open: its destructor takes it
       }
@@ -214,12 +231,13 @@ void Recorder::wait_event(std::shared_ptr<Mark> mark, c10::StreamId stream) {
 
 // A wait holds back only what its own stream submits later, so its row is written just before that
 // stream's next operator.
-void Recorder::emit_waits() {
-  const auto stream = thread_state().stream;
+void Recorder::emit_waits(c10::DeviceIndex device) {
+  const auto stream = thread_state().streams.at(device);
   std::vector<std::shared_ptr<Mark>> due;
   {
     const std::lock_guard<SpinLock> lock(lock_);
-    const auto rest = std::stable_partition(waits_.begin(), waits_.end(), [&](const auto& w) { return w.first != stream; });
+    const auto rest = std::stable_partition(waits_.begin(), waits_.end(), 
+        [&](const auto& w) { return w.first.id() != stream || w.first.device_index() != device; });
     for (auto it = rest; it != waits_.end(); ++it) {
       due.push_back(std::move(it->second));
     }
@@ -229,14 +247,14 @@ void Recorder::emit_waits() {
   for (const auto& mark : due) {
     Call call(kWaitEvent);
     call.event(mark->id, /*recorded=*/false);
-    append_call(call);
+    append_call(call, device);
   }
 }
 
 void Recorder::synchronize_event(const Mark& mark) {
   Call call(kSynchronizeEvent);
   call.event(mark.id, /*recorded=*/false);
-  append_call(call);
+  append_call(call, mark.device);
 }
 
 Tape Recorder::drain() {

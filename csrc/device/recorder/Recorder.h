@@ -11,6 +11,7 @@
 #include <c10/core/Stream.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -26,21 +27,23 @@ struct Tape {
   std::vector<int32_t> signature;
   std::vector<uint8_t> phase;
   std::vector<int32_t> scope;
+  std::vector<uint8_t> device;
   std::vector<int64_t> tensors;
   std::vector<int64_t> launch;  // of a profiler: see Launches.h; empty where none has run since the last drain
 };
 
 class Recorder;
 
-// One recording of an event: a position in the queue.
+// One recording of an event: a position in a device's queue.
 struct Mark {
-  Mark(std::shared_ptr<Recorder> recorder);
+  Mark(std::shared_ptr<Recorder> recorder, c10::DeviceIndex device);
   ~Mark();
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
 
   const int64_t id;
   const std::shared_ptr<Recorder> recorder;
+  const c10::DeviceIndex device;
   std::atomic<int64_t> resolved_ps{-1};  // absolute simulated time, once known
 };
 
@@ -59,12 +62,15 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   static std::shared_ptr<Recorder> open(bool on_all_threads = false);
   void close();
 
-  // Appends a call; `synchronizes` adds a row that holds back everything submitted later.
-  void record(Call& call, bool synchronizes = false);
-  void synchronize();
+  // Appends a call to a device's queue; `synchronizes` adds a row that holds back everything submitted later.
+  void record(Call& call, c10::DeviceIndex device, bool synchronizes = false);
+  void synchronize(c10::DeviceIndex device);
+  // The host waits for every device that has a row here; for the first where none has.
+  void synchronize_all();
 
-  std::shared_ptr<Mark> record_event();
-  void wait_event(std::shared_ptr<Mark> mark, c10::StreamId stream);
+  std::shared_ptr<Mark> record_event(c10::DeviceIndex device);
+  // `stream` waits, which tells its device too.
+  void wait_event(std::shared_ptr<Mark> mark, c10::Stream stream);
   void synchronize_event(const Mark& mark);
 
   // What was recorded since the last drain, and the events that no one can ask for any more.
@@ -80,17 +86,18 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
  private:
   friend struct Mark;
   static const std::shared_ptr<Recorder>& outermost();
-  void append(int32_t signature, uint8_t phase, int32_t scope, std::span<const int64_t> tensors);
-  void append_call(Call& call);
-  void emit_waits();
+  void append(int32_t signature, uint8_t phase, int32_t scope, c10::DeviceIndex device, std::span<const int64_t> tensors);
+  void append_call(Call& call, c10::DeviceIndex device);
+  void emit_waits(c10::DeviceIndex device);
   int32_t scope_of_forward(uint64_t thread, uint64_t sequence);
 
   SpinLock lock_;
   Tape tape_;
   std::atomic<size_t> rows_{0};
   std::atomic<bool> closed_{false}, has_waits_{false};
+  uint32_t devices_ = 0;  // a bit for each that has a row here
   const std::shared_ptr<Recorder> outer_;
-  std::vector<std::pair<c10::StreamId, std::shared_ptr<Mark>>> waits_;
+  std::vector<std::pair<c10::Stream, std::shared_ptr<Mark>>> waits_;
   std::unordered_map<int64_t, std::weak_ptr<Mark>> marks_;
   std::vector<int64_t> released_;
   // Per forward thread: from this autograd sequence number on, nodes belong to this scope.
@@ -104,7 +111,7 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
 struct ThreadState {
   uint8_t phase = kForward;
   int paused = 0;
-  c10::StreamId stream = 0;
+  std::array<c10::StreamId, kMostDevices> streams{};  // the current one of each device
   std::vector<int32_t> scopes;  // of the modules this thread is in, valid while scope_epoch is the current one
   uint64_t scope_epoch = 0;
 };

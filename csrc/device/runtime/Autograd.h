@@ -7,4 +7,8 @@ namespace simacc {
 // object any more. To be called without the interpreter's lock, before Python finalizes.
 void settle_autograd();
 
+// Lets backward passes run on devices that are new since the engine began. Where it has not begun, nothing is to be done;
+// to be called in a process that has the engine's threads, not in one that was forked.
+void follow_devices_in_autograd();
+
 }  // namespace simacc

@@ -17,14 +17,14 @@ namespace simacc {
 namespace {
 
 struct Ledger {
-  std::atomic<int64_t> live{0}, peak{0}, total{0}, allocations{0}, frees{0};
+  std::atomic<int64_t> live{0}, peak{0}, total{0}, allocations{0}, frees{0}, refusals{0};
   std::atomic<size_t> capacity{std::numeric_limits<int64_t>::max()};
   std::mutex name_mutex;
   std::string name;
 };
 
 Ledger& ledger(c10::DeviceIndex device) {
-  static std::array<Ledger, kDeviceCount> ledgers;
+  static std::array<Ledger, kMostDevices> ledgers;
   return ledgers.at(device);
 }
 
@@ -41,6 +41,7 @@ void charge(c10::DeviceIndex device, int64_t bytes) {
   if (C10_UNLIKELY(live > capacity && bytes > 0)) {
     book.live.fetch_sub(bytes, std::memory_order_relaxed);
     report_out_of_memory(bytes, live - bytes, {kDeviceType, device});
+    book.refusals.fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(book.name_mutex);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "simacc:", static_cast<int>(device), " out of memory: tried to allocate ",
         amount(bytes), ", but ", amount(live - bytes), " of the ", amount(capacity),
@@ -100,6 +101,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
       stat.allocated = use.allocations;
       stat.freed = use.frees;
     }
+    stats.num_ooms = use.refusals;
     return stats;
   }
 
@@ -198,22 +200,27 @@ void refresh(c10::StorageImpl& device_storage) {
 }
 
 MemoryUse memory_use(c10::DeviceIndex device) {
+  check_device_index(device);
   const auto& book = ledger(device);
-  return {book.live, book.peak, book.total, book.allocations, book.frees};
+  return {book.live, book.peak, book.total, book.allocations, book.frees, book.refusals};
 }
 
 void reset_peak(c10::DeviceIndex device) {
+  check_device_index(device);
   ledger(device).peak = ledger(device).live.load();
 }
 
 void reset_totals(c10::DeviceIndex device) {
+  check_device_index(device);
   auto& book = ledger(device);
   book.total = book.live.load();
   book.allocations = book.allocations.load() - book.frees.load();
   book.frees = 0;
+  book.refusals = 0;
 }
 
 size_t capacity_bytes(c10::DeviceIndex device) {
+  check_device_index(device);
   return ledger(device).capacity;
 }
 

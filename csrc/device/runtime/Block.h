@@ -30,7 +30,7 @@ struct Block {
 };
 
 struct MemoryUse {
-  int64_t live_bytes, peak_bytes, total_allocated_bytes, allocations, frees;
+  int64_t live_bytes, peak_bytes, total_allocated_bytes, allocations, frees, refusals;
 };
 
 void delete_block(void* block);

@@ -1,12 +1,19 @@
 // Which devices there are, and which one a thread uses.
 #pragma once
 
+#include "../recorder/Ids.h"
+
 #include <c10/core/Device.h>
 
 namespace simacc {
 
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-inline constexpr c10::DeviceIndex kDeviceCount = 1;
+
+// How many devices there are, at most kMostDevices (recorder/Ids.h).
+c10::DeviceIndex device_count();
+
+// From now on there are this many. Whoever calls it knows that nothing lives on those that go.
+void set_device_count(c10::DeviceIndex count);
 
 // This thread's device: what work without a device of its own goes to.
 c10::DeviceIndex current_device();

@@ -51,14 +51,14 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 }  // namespace
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  static std::array<at::Generator, kDeviceCount> generators = [] {
-    std::array<at::Generator, kDeviceCount> made;
-    for (c10::DeviceIndex i = 0; i < kDeviceCount; ++i) {
-      made.at(i) = new_generator(i);
+  static auto* generators = new std::array<at::Generator, kMostDevices>([] {
+    std::array<at::Generator, kMostDevices> all;
+    for (c10::DeviceIndex index = 0; index < kMostDevices; ++index) {
+      all.at(index) = at::make_generator<GeneratorImpl>(index, at::detail::createCPUGenerator());
     }
-    return made;
-  }();
-  return generators.at(index_or_current(device));
+    return all;
+  }());
+  return generators->at(index_or_current(device));
 }
 
 at::Generator new_generator(c10::DeviceIndex device) {

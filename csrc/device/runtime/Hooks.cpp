@@ -76,7 +76,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return true;
   }
   c10::DeviceIndex deviceCount() const override {
-    return kDeviceCount;
+    return device_count();
   }
   void setCurrentDevice(c10::DeviceIndex device) const override {
     exchange_device(device);
