@@ -12,6 +12,7 @@
 #include "aten/Typed.cpp"
 #include "aten/UserKernel.cpp"
 #include "binding/Scopes.cpp"
+#include "recorder/Launches.cpp"
 #include "recorder/Recorder.cpp"
 #include "recorder/Signature.cpp"
 #include "runtime/Autograd.cpp"
@@ -21,3 +22,4 @@
 #include "runtime/Guard.cpp"
 #include "runtime/Hooks.cpp"
 #include "runtime/HostLimit.cpp"
+#include "runtime/Profiler.cpp"

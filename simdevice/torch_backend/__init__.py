@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import warnings
 from contextlib import suppress
 
 from simdevice.errors import SpecError
@@ -26,12 +27,25 @@ def autoload() -> None:
     backend_registration.rename_privateuse1_backend("simacc")
     torch._register_device_module("simacc", namespace)  # type: ignore[no-untyped-call]  # PyTorch has no annotation here
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    _patch()
     atexit.register(leave)
     module = load_prebuilt()
     if module is not None:
         module.set_initializer(_first_use)  # an event may be recorded before the first tensor is made
         with suppress(SpecError):  # said at the first use of the device
             module.set_device_count(default_devices())
+
+
+def _patch() -> None:
+    """Apply what a program may call before it uses the device. A PyTorch that has changed there warns, and goes on."""
+    try:
+        from simdevice.torch_backend import patches
+
+        patches.install(patches.AT_IMPORT)
+    except Exception as error:  # whatever it is: `import torch` goes on
+        warnings.warn(
+            f"simacc: this PyTorch is not as expected, torch.profiler may not show it: {error!r}", stacklevel=2
+        )
 
 
 def _first_use() -> None:

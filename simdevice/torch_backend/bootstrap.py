@@ -7,7 +7,7 @@ from typing import Any
 
 from simdevice.costs import Costs, registered
 from simdevice.records import OpTable
-from simdevice.torch_backend import build, hooks, machine, patches, scopes
+from simdevice.torch_backend import build, hooks, machine, patches, profiler, scopes
 from simdevice.torch_backend.process import PROCESS, default_devices
 from simdevice.torch_backend.session import event_ps, root_is_full
 from simdevice.torch_backend.signatures import declared_attributes
@@ -37,6 +37,7 @@ def _first_use() -> None:
     PROCESS.table, PROCESS.rules = OpTable(Costs()), dict(registered())
     machine.use(chosen, devices)
     module.set_callbacks(root_is_full, event_ps, declared_attributes)
+    module.set_timed_profile(profiler.timed_profile)
     module.initialize()
     if PROCESS.seed is not None:
         for index in range(module.device_count()):

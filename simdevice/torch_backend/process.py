@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simdevice.costs import Rule
     from simdevice.devices import Device
     from simdevice.records import OpTable
+    from simdevice.torch_backend.profiler import Capture
     from simdevice.torch_backend.session import LiveSession
 
 __all__ = ["PROCESS", "Process", "check_devices", "default_devices", "leave", "scope_number"]
@@ -47,6 +48,7 @@ class Process:
         # What records: the root and every open recording, by the native recorder's token.
         self.root: LiveSession
         self.open: dict[int, LiveSession] = {}
+        self.captures: list[Capture] = []  # of the profiler that runs: of recorders that have got a new machine
 
 
 PROCESS = Process()

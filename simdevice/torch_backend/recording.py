@@ -65,8 +65,7 @@ class Recording:
             session.host_storages.close()
             rows = session.rows()
             outer = PROCESS.open.get(self._outer, PROCESS.root)  # gone if it ended before this one
-            outer.flush()
-            outer.feed(rows)
+            outer.take(session)
             self._trace = Trace(PROCESS.table, rows, tuple(PROCESS.scopes), _origin(capture_s)).compact()
         self._run = session.session.finish(self._trace)
         del self._session
@@ -99,5 +98,9 @@ def insert(rows: Callable[[OpTable, HostStorages], Rows]) -> bool:
         if session is PROCESS.root:
             return False
         session.flush()
-        session.feed(rows(PROCESS.table, session.host_storages))
+        inserted = rows(PROCESS.table, session.host_storages)
+        launch = PROCESS.native.current_launch()
+        if launch >= 0:
+            session.keep_for_profiler(inserted, np.full(len(inserted), launch, np.int64))
+        session.feed(inserted)
     return True

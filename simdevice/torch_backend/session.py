@@ -16,6 +16,7 @@ from simdevice.records import Rows, Trace
 from simdevice.torch_backend.host_storages import HostStorages
 from simdevice.torch_backend.operator_totals import OperatorTotals
 from simdevice.torch_backend.process import PROCESS
+from simdevice.torch_backend.profiler import Capture, profiled_part
 from simdevice.torch_backend.signatures import follow_rules, intern_new
 
 __all__ = ["LiveSession", "event_ps", "innermost", "root_is_full"]
@@ -39,9 +40,11 @@ class LiveSession:
         totals: OperatorTotals | None = None,
     ) -> None:
         self.recorder, self.base_ps, self.follows, self.totals = recorder, base_ps, follows, totals
-        self.session = PROCESS.device.open_several(PROCESS.table, keep=keep)
+        self.device = PROCESS.device
+        self.session = self.device.open_several(PROCESS.table, keep=keep)
         self.operators = 0
         self.host_storages = HostStorages(PROCESS.native.next_id)
+        self.capture: Capture | None = None  # while a profiler runs, from its first row on
         self._keep = keep
         self._rows: list[Rows] = []
         self._kept = 0
@@ -49,9 +52,14 @@ class LiveSession:
     def flush(self) -> None:
         """Simulate what was recorded since the last flush."""
         with PROCESS.lock:
-            signature, *rest = self.recorder.drain()
+            signature, *columns, launches = self.recorder.drain()
             intern_new()
-            self.feed(Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *rest))
+            rows = Rows(np.frombuffer(PROCESS.indices, np.int32)[signature], *columns)
+            if launches is not None:
+                before, rows, launches = profiled_part(rows, launches, PROCESS.table)
+                self.feed(before)
+                self.keep_for_profiler(rows, launches)
+            self.feed(rows)
             self.session.forget_events(self.recorder.drain_released_events())
             follow_rules()
 
@@ -82,12 +90,37 @@ class LiveSession:
                 mark.resolve(self.base_ps + int(self.session.event_ps(mark.id)))
         totals.add(self.session.finish(self.trace()))
         self.base_ps += int(self.session.frontier_ps)
-        self.session = PROCESS.device.open_several(PROCESS.table, keep=True)
+        self.session = self.device.open_several(PROCESS.table, keep=True)
         self._rows, self._kept = [], 0
+
+    def keep_for_profiler(self, rows: Rows, launches: Any) -> None:
+        """Keep rows that a profiler wants the times of, before they are fed."""
+        if len(rows):
+            if self.capture is None:
+                self.capture = Capture(self.device, self.base_ps + int(self.session.frontier_ps))
+            self.capture.add(rows, launches)
+
+    def finish_capture(self) -> None:
+        """No further rows belong to what was kept so far."""
+        if self.capture is not None:
+            PROCESS.captures.append(self.capture)
+            self.capture = None
+
+    def take(self, inner: LiveSession) -> None:
+        """The rows of a recording inside this one, which has ended."""
+        rows = inner.rows()
+        self.flush()
+        self.feed(rows)
+        if self.capture is None:
+            self.capture = inner.capture
+        elif inner.capture is not None:
+            self.capture.extend(inner.capture)
+        inner.capture = None
 
     def start_again(self) -> None:
         """Simulate what was recorded so far on the machine that is current now."""
-        self.base_ps, self.session = 0, PROCESS.device.open_several(PROCESS.table, keep=True)
+        self.base_ps, self.device = 0, PROCESS.device
+        self.session = self.device.open_several(PROCESS.table, keep=True)
         for rows in self._rows:
             self.session.submit(rows)
 

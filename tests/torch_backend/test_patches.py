@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from simdevice import torch_backend
 from simdevice.torch_backend import patches
 
 
@@ -76,6 +77,13 @@ def test_a_tensor_can_be_sent_because_of_a_patch(unpatched):
     patches.install()
     ForkingPickler(io.BytesIO()).dump(x)
     patches.undo()
+
+
+def test_a_pytorch_that_cannot_be_patched_can_be_imported(monkeypatch):
+    gone = patches.Patch(torch.autograd.profiler.profile, "no_such_method", patches._asks_for_kernels)
+    monkeypatch.setattr(patches, "AT_IMPORT", (gone,))
+    with pytest.warns(UserWarning, match="simacc: this PyTorch is not as expected"):
+        torch_backend._patch()
 
 
 def test_what_somebody_else_put_on_top_stays():

@@ -89,6 +89,15 @@ at::Tensor own_host_view(const at::Tensor& device_tensor) {
   return out;
 }
 
+at::Tensor host_window(const at::Tensor& device_tensor) {
+  const auto& impl = *device_tensor.unsafeGetTensorImpl();
+  auto* kept = new c10::Storage(impl.unsafe_storage());
+  c10::DataPtr bytes(kept->mutable_data(), kept, [](void* p) { delete static_cast<c10::Storage*>(p); }, c10::kCPU);
+  c10::Storage window(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), kept->nbytes(),
+      std::move(bytes), /*allocator=*/nullptr, /*resizable=*/false));
+  return make(std::move(window), c10::DispatchKey::CPU, impl);
+}
+
 at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device) {
   auto* impl = cpu_tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(cpu_tensor.use_count() != 1 || impl->autograd_meta() != nullptr)) {

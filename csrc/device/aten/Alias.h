@@ -14,6 +14,10 @@ at::Tensor host_view(const at::Tensor& device_tensor);
 // The same, made for this call alone: a kernel may change its layout.
 at::Tensor own_host_view(const at::Tensor& device_tensor);
 
+// A CPU tensor over a device tensor's bytes that a program may keep: it keeps the device's storage, which stays charged,
+// and cannot be resized.
+at::Tensor host_window(const at::Tensor& device_tensor);
+
 // A device tensor over the bytes of a dense tensor that a kernel has just made, in a storage of its own; where nobody
 // else holds that tensor, it becomes the device tensor itself.
 at::Tensor wrap_fresh(at::Tensor cpu_tensor, c10::DeviceIndex device);

@@ -1,4 +1,5 @@
 // What must exist to make, view and copy a tensor. Everything else is in Boxed.cpp.
+#include "../recorder/Launches.h"
 #include "HostCall.h"
 #include "Refusals.h"
 
@@ -83,6 +84,12 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   return dst;
 }
 
+// What aten::copy_ calls for devices that PyTorch does not know.
+Tensor copy_from_step(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  const InCallingOperator copy;
+  return copy_from(self, dst, non_blocking);
+}
+
 Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
   dst.resize_(self.sizes());
   return copy_from(self, dst, /*non_blocking=*/false);
@@ -100,7 +107,7 @@ void record_stream(Tensor&, c10::Stream) {}  // memory is freed in program order
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from", copy_from_step);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("_efficientzerotensor", efficient_zero_tensor);
   m.impl("_reshape_alias", at::native::_reshape_alias);

@@ -1,13 +1,16 @@
 // simdevice._device: the native half of torch.simacc. Glue only; see simdevice/torch_backend.
+#include "../aten/Alias.h"
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
 #include "../aten/UserKernel.h"
+#include "../recorder/Launches.h"
 #include "../recorder/Recorder.h"
 #include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
 #include "../runtime/Generator.h"
 #include "../runtime/Hooks.h"
 #include "../runtime/HostLimit.h"
+#include "../runtime/Profiler.h"
 #include "Scopes.h"
 
 #include <pybind11/numpy.h>
@@ -117,8 +120,47 @@ void set_callbacks(py::function root_is_full, py::function event_ps, py::functio
 
 py::tuple drain(Recorder& recorder) {
   Tape tape = recorder.drain();
+  const py::object launch = tape.launch.empty() ? py::none() : py::object(as_array(std::move(tape.launch)));
   return py::make_tuple(as_array(std::move(tape.signature)), as_array(std::move(tape.phase)), as_array(std::move(tape.scope)),
-      as_array(std::move(tape.device)), as_array(std::move(tape.tensors)));
+      as_array(std::move(tape.device)), as_array(std::move(tape.tensors)), launch);
+}
+
+// What the Python half makes of a profile: see simdevice/torch_backend/profiler.py.
+Profile as_profile(const py::tuple& from) {
+  using Column = std::vector<int64_t>;
+  Profile out;
+  for (const auto& t : from[0].cast<std::vector<std::tuple<int32_t, std::string, std::string, int64_t>>>()) {
+    out.tracks.push_back({std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t)});
+  }
+  for (const auto& k : from[1].cast<std::vector<std::tuple<std::string, bool, decltype(Profile::Kind::arguments)>>>()) {
+    out.kinds.push_back({std::get<0>(k), std::get<1>(k), std::get<2>(k)});
+  }
+  const auto track = from[2].cast<Column>(), kind = from[3].cast<Column>(), launch = from[4].cast<Column>(),
+             start = from[5].cast<Column>(), busy = from[6].cast<Column>();
+  for (size_t i = 0; i < kind.size(); ++i) {
+    out.kernels.push_back({static_cast<size_t>(track[i]), static_cast<size_t>(kind[i]), launch[i], start[i], busy[i]});
+  }
+  return out;
+}
+
+void set_timed_profile(py::function function) {
+  timed_profile() = [f = new py::function(std::move(function))] {
+    const py::gil_scoped_acquire gil;
+    try {
+      return as_profile((*f)());
+    } catch (py::error_already_set& error) {  // Kineto is in the middle of stopping, and would not start again
+      error.discard_as_unraisable("torch.profiler's simacc kernels");
+      return Profile{};
+    }
+  };
+}
+
+// The host sees what was submitted so far: it waits for that, and for nothing to be copied.
+at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
+  if (auto* recorder = Recorder::current()) {
+    recorder->synchronize(device_tensor.device().index());
+  }
+  return host_window(device_tensor);
 }
 
 void initialize() {
@@ -146,9 +188,12 @@ PYBIND11_MODULE(_device, m) {
     };
   });
   m.def("set_callbacks", &set_callbacks);
+  m.def("set_timed_profile", &set_timed_profile);
+  m.def("current_launch", [] { return launches_are_kept() ? current_operator() : kUnprofiled; });
   m.def("signatures_since", &signatures_since);
   m.def("mark_weights", &mark_weights);
   m.def("next_id", &next_id);
+  m.def("host_window", &synchronized_host_window);
   m.def("memory", &memory);
   m.def("reset_peak_memory", &reset_peak);
   m.def("reset_accumulated_memory", &reset_totals);

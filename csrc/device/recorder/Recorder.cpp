@@ -1,5 +1,7 @@
 #include "Recorder.h"
 
+#include "Launches.h"
+
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -29,6 +31,24 @@ const int32_t* current_scope(const ThreadState& state) {
 // The recorder of threads that have none of their own, if it is not the root. Never destroyed: another thread may be
 // about to write to it.
 std::atomic<const std::shared_ptr<Recorder>*> everywhere{nullptr};
+
+// A profiler ends only where it is innermost, and may well end inside a recording that began after it: so the profiler
+// stays innermost while a recorder is put in or taken out.
+template <class Change>
+void below_profiler(Change&& change) {
+  const auto kProfiler = c10::DebugInfoKind::PROFILER_STATE;
+  std::shared_ptr<c10::DebugInfoBase> profiler;
+  if (c10::ThreadLocalDebugInfo::get(kProfiler) != nullptr) {
+    try {
+      profiler = c10::ThreadLocalDebugInfo::_pop(kProfiler);
+    } catch (const c10::Error&) {  // something else is innermost
+    }
+  }
+  change();
+  if (profiler != nullptr) {
+    c10::ThreadLocalDebugInfo::_push(kProfiler, std::move(profiler));
+  }
+}
 
 const OpInfo kSynchronize{"simacc.synchronize"};
 const OpInfo kRecordEvent{"simacc.record_event"};
@@ -87,7 +107,7 @@ Recorder* Recorder::current() {
 
 std::shared_ptr<Recorder> Recorder::open(bool on_all_threads) {
   auto recorder = std::make_shared<Recorder>(innermost());
-  c10::ThreadLocalDebugInfo::_push(kKind, recorder);
+  below_profiler([&] { c10::ThreadLocalDebugInfo::_push(kKind, recorder); });
   if (on_all_threads) {
     everywhere = new std::shared_ptr<Recorder>(recorder);
   }
@@ -103,13 +123,14 @@ void Recorder::close() {
     dropped.swap(waits_);
     scope_starts_.clear();
   }
-  // Unlink it where it is innermost; below something else (a profiler that outlives the block) the
-  // closed recorder stays in the chain and is skipped.
+  // Unlink it where it is innermost; below something else the closed recorder stays in the chain and is skipped.
   if (c10::ThreadLocalDebugInfo::get(kKind) == this) {
-    try {
-      c10::ThreadLocalDebugInfo::_pop(kKind);
-    } catch (const c10::Error&) {
-    }
+    below_profiler([] {
+      try {
+        c10::ThreadLocalDebugInfo::_pop(kKind);
+      } catch (const c10::Error&) {
+      }
+    });
   }
 }
 
@@ -123,6 +144,10 @@ void Recorder::append(
   devices_ |= uint32_t{1} << device;
   for (const int64_t id : tensors) {
     tape_.tensors.push_back(id);
+  }
+  if (C10_UNLIKELY(launches_are_kept())) {
+    tape_.launch.resize(tape_.signature.size() - 1, kUnprofiled);
+    tape_.launch.push_back(current_operator());
   }
   rows_.store(tape_.signature.size(), std::memory_order_relaxed);
 }
@@ -235,6 +260,9 @@ void Recorder::synchronize_event(const Mark& mark) {
 Tape Recorder::drain() {
   const std::lock_guard<SpinLock> lock(lock_);
   rows_.store(0, std::memory_order_relaxed);
+  if (!tape_.launch.empty()) {
+    tape_.launch.resize(tape_.signature.size(), kUnprofiled);
+  }
   return std::exchange(tape_, {});
 }
 

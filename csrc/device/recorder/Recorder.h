@@ -29,6 +29,7 @@ struct Tape {
   std::vector<int32_t> scope;
   std::vector<uint8_t> device;
   std::vector<int64_t> tensors;
+  std::vector<int64_t> launch;  // of a profiler: see Launches.h; empty where none has run since the last drain
 };
 
 class Recorder;

@@ -1,6 +1,8 @@
 #include "Block.h"
 
+#include "../recorder/Launches.h"
 #include "HostLimit.h"
+#include "Profiler.h"
 
 #include <ATen/native/Resize.h>
 #include <c10/core/CPUAllocator.h>
@@ -38,6 +40,7 @@ void charge(c10::DeviceIndex device, int64_t bytes) {
   const auto capacity = static_cast<int64_t>(book.capacity.load(std::memory_order_relaxed));
   if (C10_UNLIKELY(live > capacity && bytes > 0)) {
     book.live.fetch_sub(bytes, std::memory_order_relaxed);
+    report_out_of_memory(bytes, live - bytes, {kDeviceType, device});
     book.refusals.fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(book.name_mutex);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "simacc:", static_cast<int>(device), " out of memory: tried to allocate ",
@@ -127,6 +130,9 @@ Block::Block(c10::Storage host_storage, size_t bytes, c10::DeviceIndex index)
     : host(std::move(host_storage)), id(next_id()), counted_bytes(bytes), device(index) {
   charge(device, static_cast<int64_t>(bytes));
   ledger(device).allocations.fetch_add(1, std::memory_order_relaxed);
+  if (C10_UNLIKELY(memory_is_profiled())) {
+    report_taken(host.mutable_data(), bytes, memory_use(device).live_bytes, {kDeviceType, device});
+  }
 }
 
 Block::~Block() {
@@ -136,6 +142,9 @@ Block::~Block() {
   auto& book = ledger(device);
   book.live.fetch_sub(static_cast<int64_t>(counted_bytes), std::memory_order_relaxed);
   book.frees.fetch_add(1, std::memory_order_relaxed);
+  if (C10_UNLIKELY(memory_is_profiled())) {
+    report_given_back(host.mutable_data(), counted_bytes, book.live, {kDeviceType, device});
+  }
 }
 
 void delete_block(void* block) {
@@ -180,6 +189,11 @@ void refresh(c10::StorageImpl& device_storage) {
     at::native::resize_bytes_cpu(block->host.unsafeGetStorageImpl(), block->counted_bytes);
     follow();
     throw;
+  }
+  if (C10_UNLIKELY(memory_is_profiled())) {
+    const auto live = memory_use(block->device).live_bytes;
+    report_resized(device_storage.data(), block->counted_bytes, block->host.mutable_data(), bytes, live,
+        {kDeviceType, block->device});
   }
   block->counted_bytes = bytes;
   follow();

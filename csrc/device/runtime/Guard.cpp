@@ -70,6 +70,10 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     thread_state().streams.at(before.device_index()) = stream.id();
     return before;
   }
+  // What libraries in C launch into (DLPack's exchange table asks): device memory is the host's, and always up to date.
+  void* getStreamNativeHandle(const c10::Stream) const override {
+    return nullptr;
+  }
   bool queryStream(const c10::Stream&) const override {
     return true;  // see queryEvent
   }
