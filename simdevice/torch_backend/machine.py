@@ -73,6 +73,7 @@ def use(chosen: Device, devices: int | None = None, *, operator_totals: bool = F
             session.flush()
             session.resolve_events()
             session.finish_capture()
+        native.Recorder.root().forget_devices()
         sums = OperatorTotals() if operator_totals else None
         PROCESS.root = LiveSession(native.Recorder.root(), base_ps=0, keep=sums is not None, totals=sums)
         PROCESS.open = {session.recorder.token: session for session in (PROCESS.root, *following)}

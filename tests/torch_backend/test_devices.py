@@ -17,6 +17,7 @@ from torch import nn
 
 from simdevice.devices import get
 from simdevice.errors import SpecError
+from simdevice.torch_backend.process import PROCESS
 
 N = 670_000
 ADD_PS, COPY_PS = 3_000_000, 46_875_000
@@ -265,6 +266,16 @@ def test_a_device_goes_only_when_nothing_lives_on_it():
     del x
     torch.simacc.configure(devices=2)
     assert torch.accelerator.device_count() == 2
+
+
+def test_a_recording_waits_for_no_device_that_is_gone():
+    torch.ones(1, device="simacc:2")
+    torch.simacc.configure(devices=1)
+    with torch.simacc.record() as rec:
+        torch.ones(1, device="simacc")
+    torch.simacc.time_s()
+    assert rec.run.device_index.tolist() == [0, 0]
+    assert set(PROCESS.root.session._sessions) == {0}
 
 
 @pytest.mark.parametrize("count", [0, 17, True, "2", 1.5])

@@ -221,6 +221,7 @@ PYBIND11_MODULE(_device, m) {
       .def_static("open", &Recorder::open, py::arg("on_all_threads") = false)
       .def_static("innermost", &Recorder::innermost)
       .def("synchronize_all", &Recorder::synchronize_all)
+      .def("forget_devices", &Recorder::forget_devices)
       .def("close", &Recorder::close)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)

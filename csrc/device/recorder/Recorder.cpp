@@ -201,6 +201,11 @@ void Recorder::synchronize_all() {
   }
 }
 
+void Recorder::forget_devices() {
+  const std::lock_guard<SpinLock> lock(lock_);
+  devices_ = 0;
+}
+
 std::shared_ptr<Mark> Recorder::record_event(c10::DeviceIndex device) {
   auto mark = std::make_shared<Mark>(shared_from_this(), device);
   {

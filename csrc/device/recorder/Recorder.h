@@ -67,6 +67,8 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   void synchronize(c10::DeviceIndex device);
   // The host waits for every device that has a row here; for the first where none has.
   void synchronize_all();
+  // The clock starts again: no device has a row that is waited for.
+  void forget_devices();
 
   std::shared_ptr<Mark> record_event(c10::DeviceIndex device);
   // `stream` waits, which tells its device too.
