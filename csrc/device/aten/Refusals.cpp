@@ -16,9 +16,10 @@ void refuse_tensors(const std::string& kind, const std::string& op) {
           "' makes or takes; run this part on the CPU (.cpu()) and move the dense result back"));
 }
 
-void refuse_operator(const std::string& op) {
+void refuse_operator(const std::string& op, const std::string& kind) {
   C10_THROW_ERROR(NotImplementedError,
-      c10::str("Could not run '", op, "' on the 'simacc' device: it has no CPU kernel to compute with"));
+      c10::str("Could not run '", op, "' on ", kind, kind.empty() ? "" : "tensors of ",
+          "the 'simacc' device: it has no CPU kernel to compute with"));
 }
 
 }  // namespace simacc

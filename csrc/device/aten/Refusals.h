@@ -14,7 +14,7 @@ namespace simacc {
 // Tensors of a kind that the device has not: sparse, quantized.
 [[noreturn]] void refuse_tensors(const std::string& kind, const std::string& op);
 
-// An operator that nothing on the host computes.
-[[noreturn]] void refuse_operator(const std::string& op);
+// An operator that nothing on the host computes; `kind`, with a space behind it, where only tensors of that kind lack it.
+[[noreturn]] void refuse_operator(const std::string& op, const std::string& kind);
 
 }  // namespace simacc
