@@ -12,7 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import reduce_tensor
+from torch.multiprocessing.reductions import reduce_storage, reduce_tensor
 
 from simdevice.torch_backend import scopes
 from simdevice.torch_backend.placement import touches_simacc
@@ -88,6 +88,19 @@ def _marks_weights(moved: Callable[..., Any]) -> Callable[..., Any]:
     return _apply
 
 
+def _tells_backward_threads(set_number: Callable[[int], None]) -> Callable[[int], None]:
+    """PyTorch sets the number of threads for the caller and for threads that start later. A backward pass on simacc has
+    a thread of its own, which would keep its number and sum in another order than the CPU, whose pass runs in the
+    caller's."""
+
+    @functools.wraps(set_number)
+    def set_num_threads(*args: Any, **kwargs: Any) -> None:
+        set_number(*args, **kwargs)
+        PROCESS.native.threads_set()
+
+    return set_num_threads
+
+
 def _compiles_for_simacc(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """`torch.compile` without a backend means Inductor, which can't generate code for simacc: what touches the device
     goes to the simacc backend instead."""
@@ -117,19 +130,56 @@ def _hides_hooks(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _sends_by_value(reduce: Any) -> Callable[[Any], Any]:
-    """Tensors go to other processes by value, through a CPU tensor: PyTorch's own way shares memory, which the other
-    process's device would not know, and hangs where it fails."""
+    """Tensors go to other processes by value, through storages of the CPU: PyTorch's own way shares memory, which the
+    other process's device would not know, and hangs where it fails. A storage goes whole and once per message, so that
+    views keep their strides, and tensors that share memory share it there."""
 
     def by_value(tensor: Any) -> Any:
         if tensor.device.type != "simacc":
             return (reduce_tensor if reduce is _NOTHING else reduce)(tensor)
-        return _received, (type(tensor), tensor.detach().cpu(), tensor.requires_grad)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError("a tensor that autograd follows can't go to another process: send tensor.detach()")
+        if tensor.is_nested or tensor.layout is not torch.strided:
+            return _received_whole, (tensor.detach().cpu(), tensor.requires_grad)
+        layout = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.is_conj(), tensor.is_neg())
+        parts = (type(tensor), tensor.untyped_storage(), tensor.dtype, layout, tensor.requires_grad)
+        return _received, parts
 
     return by_value
 
 
-def _received(kind: type, on_host: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    tensor = on_host.to("simacc")
+def _sends_bytes(reduce: Any) -> Callable[[Any], Any]:
+    """A storage on simacc goes to another process as its bytes: PyTorch's own way shares memory, as for tensors."""
+
+    def by_value(storage: Any) -> Any:
+        if storage.device.type != "simacc":
+            return (reduce_storage if reduce is _NOTHING else reduce)(storage)
+        return _received_bytes, (_bytes(storage).cpu(), storage.device.index)
+
+    return by_value
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _received_bytes(on_host: torch.Tensor, index: int) -> torch.UntypedStorage:
+    return on_host.to(torch.device("simacc", index)).untyped_storage()
+
+
+def _received_whole(on_host: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    return on_host.to("simacc").requires_grad_(requires_grad)
+
+
+def _received(
+    kind: type, storage: torch.UntypedStorage, dtype: torch.dtype, layout: tuple[Any, ...], requires_grad: bool
+) -> torch.Tensor:
+    offset, shape, strides, conjugate, negative = layout
+    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, strides)
+    if conjugate:
+        tensor = torch._conj(tensor)
+    if negative:
+        tensor = torch._neg_view(tensor)
     if kind is torch.nn.Parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_(requires_grad)
@@ -140,9 +190,11 @@ _reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr
 
 PATCHES = (
     Patch(torch.nn.Module, "_apply", _marks_weights),
+    Patch(torch, "set_num_threads", _tells_backward_threads),
     Patch(_inductor, "__call__", _compiles_for_simacc),
     Patch(_inductor, "__init__", _hides_hooks),
     Patch(torch._TorchCompileWrapper, "__init__", _hides_hooks),
     Patch(_reducers, torch.Tensor, _sends_by_value),
     Patch(_reducers, torch.nn.Parameter, _sends_by_value),
+    Patch(_reducers, torch.UntypedStorage, _sends_bytes),
 )

@@ -184,3 +184,18 @@ def test_deterministic_algorithms_fill_new_memory(dtype):
             torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=0, equal_nan=True)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_backward_threads_take_the_number_of_threads_that_the_program_sets():
+    """The sum over a long batch depends on it; the device's thread is older than the setting."""
+    x, y = torch.randn(64, 3, 16, 16), torch.randn(64, 8, 14, 14)
+
+    def gradient(device):
+        torch.manual_seed(0)
+        layer = nn.Conv2d(3, 8, 3).to(device)
+        (layer(x.to(device)) * y.to(device)).sum().backward()
+        return layer.weight.grad.cpu()
+
+    for number in (2, 1, 3, 1):
+        torch.set_num_threads(number)
+        assert torch.equal(gradient("cpu"), gradient("simacc"))

@@ -3,8 +3,10 @@
 #include "Devices.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <thread>
 
@@ -36,6 +38,12 @@ void settle_autograd() {
     }
   });
   plain.join();
+}
+
+void take_thread_setting() {
+  if (torch::autograd::get_current_node() != nullptr) {  // all others chose for themselves
+    at::init_num_threads();
+  }
 }
 
 }  // namespace simacc
