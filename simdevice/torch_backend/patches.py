@@ -6,6 +6,7 @@ A patch is a function that gets what stood there and gives what stands there now
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import reduce_storage, reduce_tensor
+from torch.nn.attention.flex_attention import flex_attention
 
 from simdevice.torch_backend import scopes
 from simdevice.torch_backend.placement import touches_simacc
@@ -129,6 +131,22 @@ def _hides_hooks(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+def _allows_flex_attention(validate: Callable[..., None]) -> Callable[..., None]:
+    """PyTorch has flex_attention on a closed list of device types. On simacc it is the CPU's: no gradients."""
+
+    @functools.wraps(validate)
+    def _validate_device(query: Any, key: Any, value: Any) -> None:
+        if query.device.type != "simacc":
+            validate(query, key, value)
+        elif query.requires_grad or key.requires_grad or value.requires_grad:
+            raise NotImplementedError(
+                "flex_attention on simacc is the CPU's kernel, which has no backward: give it tensors that need no "
+                "gradient, or use scaled_dot_product_attention"
+            )
+
+    return _validate_device
+
+
 def _sends_by_value(reduce: Any) -> Callable[[Any], Any]:
     """Tensors go to other processes by value, through storages of the CPU: PyTorch's own way shares memory, which the
     other process's device would not know, and hangs where it fails. A storage goes whole and once per message, so that
@@ -185,6 +203,7 @@ def _received(
     return tensor.requires_grad_(requires_grad)
 
 
+_flex: Any = sys.modules[flex_attention.__module__]
 _inductor: Any = torch._TorchCompileInductorWrapper
 _reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # where register() writes
 
@@ -194,6 +213,7 @@ PATCHES = (
     Patch(_inductor, "__call__", _compiles_for_simacc),
     Patch(_inductor, "__init__", _hides_hooks),
     Patch(torch._TorchCompileWrapper, "__init__", _hides_hooks),
+    Patch(_flex, "_validate_device", _allows_flex_attention),
     Patch(_reducers, torch.Tensor, _sends_by_value),
     Patch(_reducers, torch.nn.Parameter, _sends_by_value),
     Patch(_reducers, torch.UntypedStorage, _sends_bytes),

@@ -46,8 +46,9 @@ class Results:
         passed, possible = self.of(None, "passed"), self.possible()
         share = 100 * passed / max(possible, 1)
         return (
-            f"{passed} of {possible} samples that the CPU passes ({share:.3f} %), {self.of(None, 'explained')} explained, "
-            f"{self.of(None, 'differs', 'raised')} failures, {self.of(None, 'aborted')} aborts"
+            f"{passed} of {possible} samples that the CPU passes ({share:.3f} %), "
+            f"{self.of(None, 'explained')} explained, {self.of(None, 'differs', 'raised')} failures, "
+            f"{self.of(None, 'aborted')} aborts"
         )
 
 
@@ -55,10 +56,10 @@ def page(results: Results, jobs: int) -> str:
     lines = [
         "# Conformance",
         "",
-        "Written by `make conformance`. PyTorch's own databases (operators with every dtype that the CPU has, `foreach`",
-        "operators, modules, optimizers) run on the CPU and on simacc. A sample passes where simacc gives the CPU's",
-        "bits (any NaN is any other), dtype, shape, strides and sharing of memory, and leaves the same in the",
-        "arguments; random operators start from the same seed. The denominator is every sample that the CPU passes:",
+        "Written by `make conformance`. PyTorch's own databases (operators with every dtype that the CPU has,",
+        "`foreach` operators, modules, optimizers) run on the CPU and on simacc. A sample passes where simacc gives",
+        "the CPU's bits (any NaN is any other), dtype, shape, strides and sharing of memory, and leaves the same in",
+        "the arguments; random operators start from the same seed. The denominator is all samples that the CPU passes:",
         "what a reason below explains counts as not passed.",
         "",
         f"PyTorch {torch.__version__}, {jobs} processes of one thread. **{results.summary()}.**",

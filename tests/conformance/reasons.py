@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .cases import Case
+from .cases import UNSTEADY, Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,27 @@ class Reason:
 
 REASONS = (
     Reason(
-        "Sparse tensors are refused, in one sentence; removed when the device has sparse layouts.",
+        "Sparse tensors are refused, in one sentence. Removed by sparse layouts on the device.",
         r"",
-        r"simacc has no sparse",
+        r"simacc has no sparse tensors",
+    ),
+    Reason(
+        "The CPU gives other bits when it is asked twice (LAPACK reads memory that nobody wrote). Removed by a CPU "
+        "kernel that does not.",
+        r"",
+        rf"^{UNSTEADY}",
+    ),
+    Reason(
+        "Left to choose, these optimizers take their `foreach` form on every accelerator and their loop on the CPU; in "
+        "either form, named, they are the CPU's. Removed by PyTorch choosing alike.",
+        r"^optimizer: (ASGD|NAdam|RAdam) ",
+        r" of \d+ values$",
+    ),
+    Reason(
+        "PyTorch plans the chunks of `linear_cross_entropy` from a table of device types, which gives half precision "
+        "sums of another type elsewhere than on the CPU. Removed by an entry of simacc's own in that table.",
+        r"nn\.functional\.linear_cross_entropy\.chunked",
+        r" of \d+ values$",
     ),
 )
 

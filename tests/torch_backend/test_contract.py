@@ -283,7 +283,7 @@ def test_tensors_go_to_other_processes_by_value():
         assert (back.is_conj(), back.is_neg()) == (one.is_conj(), one.is_neg())
         assert torch.equal(back.cpu(), one.cpu())
         assert back.numel() == 0 or back.data_ptr() != one.data_ptr()
-    with pytest.raises(RuntimeError, match=r"^a tensor that autograd follows can't go to another process: send tensor\."):
+    with pytest.raises(RuntimeError, match=r"^a tensor that autograd follows can't go to another process: send "):
         received(device.clone().requires_grad_() * 2)
 
 

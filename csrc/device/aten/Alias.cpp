@@ -10,7 +10,8 @@ namespace {
 at::Tensor make_nested(c10::Storage storage, c10::DispatchKey key, const c10::TensorImpl& like) {
   const auto& nested = static_cast<const at::native::NestedTensorImpl&>(like);
   const c10::DispatchKeySet keys{c10::DispatchKey::NestedTensor, c10::DispatchKey::AutogradNestedTensor};
-  const c10::DispatchKeySet backend(c10::DispatchKeySet::RAW, c10::DispatchKeySet(key).raw_repr() & c10::full_backend_mask);
+  const auto backend_bit = c10::DispatchKeySet(key).raw_repr() & c10::full_backend_mask;
+  const c10::DispatchKeySet backend(c10::DispatchKeySet::RAW, backend_bit);
   return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(storage), keys | backend, like.dtype(),
       nested.get_nested_sizes(), nested.get_nested_strides(), nested.get_storage_offsets());
 }
@@ -123,6 +124,9 @@ void adopt_layout(const at::Tensor& device_tensor, const at::Tensor& changed_ali
   refresh(*device_impl->unsafe_storage().unsafeGetStorageImpl());
   if (C10_UNLIKELY(device_impl->is_nested())) {
     return;  // its sizes never change
+  }
+  if (C10_UNLIKELY(device_impl->is_conj() != cpu_impl.is_conj())) {  // a solver's way to conjugate its result
+    device_impl->_set_conj(cpu_impl.is_conj());
   }
   if (device_impl->sizes() != cpu_impl.sizes() || device_impl->strides() != cpu_impl.strides() ||
       device_impl->storage_offset() != cpu_impl.storage_offset()) {

@@ -277,7 +277,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack
   run(op, *plan, stack, kernel);
 }
 
-constexpr char kSparse[] = "sparse", kSparseCsr[] = "sparse compressed", kQuantized[] = "quantized";
+constexpr char kSparse[] = "sparse", kQuantized[] = "quantized";
 
 template <const char* Kind>
 void no_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
@@ -288,8 +288,7 @@ void no_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
 bool written_by_hand(const c10::OperatorName& name) {
   static const std::unordered_set<std::string> names{"aten::_copy_from", "aten::_copy_from_and_resize", "aten::_efficientzerotensor",
       "aten::_has_compatible_shallow_copy_type", "aten::_pin_memory", "aten::_reshape_alias", "aten::as_strided",
-      "aten::copy_", "aten::empty", "aten::empty_strided", "aten::is_pinned", "aten::native_dropout",
-      "aten::native_dropout_backward", "aten::record_stream",
+      "aten::copy_", "aten::empty", "aten::empty_strided", "aten::is_pinned", "aten::native_dropout", "aten::record_stream",
       "aten::set_", "aten::unfold", "aten::view", "aten::view_as_complex", "aten::view_as_real",
       // Composites whose parts are device operators already, or that only look at metadata.
       "aten::_fused_rms_norm", "aten::_spdiags", "aten::allclose", "aten::is_same_size", "aten::lift", "aten::lift_fresh",
@@ -370,7 +369,15 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparseCsr>>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
+}
+
+// Composites that only put parts together would make a tensor that no operator takes.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  for (const char* name : {"_sparse_compressed_tensor_unsafe", "sparse_compressed_tensor.comp_plain_value",
+           "sparse_compressed_tensor.comp_plain_value_size"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {

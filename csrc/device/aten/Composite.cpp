@@ -7,9 +7,10 @@
 #include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/histc.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 namespace simacc {
@@ -19,7 +20,6 @@ using at::Tensor;
 
 const Operator kHistc("aten::histc");
 const Operator kNativeDropout("aten::native_dropout");
-const Operator kNativeDropoutBackward("aten::native_dropout_backward");
 
 // Which fused attention a CPU would take; without this, attention falls apart into bmm and softmax. The choice
 // looks at sizes and types only, so that it serves tensors without data too (Dynamo's).
@@ -28,32 +28,32 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   return at::native::_fused_sdp_choice_cpp(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa);
 }
 
-// The CPU's dropout, bits included: the noise that it multiplies by is 0 or 1 / keep, divided and rounded in the
-// tensor's own type. PyTorch asks accelerators for it as one operator, which keeps a mask instead of the noise.
+// PyTorch's CPU kernel draws from the CPU's default generator; this one draws from the device's.
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
   const auto compute = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const auto mask_options = in[0].options().dtype(at::kBool);
     if (!train.value_or(true)) {
-      return {in[0].clone(), at::ones_like(in[0], in[0].options().dtype(at::kBool))};
+      return {in[0].clone(), at::ones_like(in[0], mask_options)};
     }
     const double keep = 1 - p;
-    const Tensor noise = at::empty_like(in[0]).bernoulli_(keep, host_generator({}, input.device().index()));
-    const Tensor mask = noise.ne(0);
-    return {in[0].mul(keep == 0 ? noise : noise.div_(keep)), mask};
+    const Tensor mask = at::empty_like(in[0], mask_options).bernoulli_(keep, host_generator({}, input.device().index()));
+    return {in[0].mul(mask).mul_(keep == 0 ? 0. : 1. / keep), mask};
   };
   auto out = on_host(kNativeDropout, {input}, compute, input, p, train);
   return {out[0], out[1]};
 }
 
-// `scale` is 1 / keep, as a double; autograd tells no more.
-Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
-  const auto compute = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-    auto noise = at::full({1}, in[0].scalar_type() == at::kDouble ? scale : 1., in[0].options());
-    if (in[0].scalar_type() != at::kDouble && scale != 0) {
-      noise.div_(1 / scale);
-    }
-    return {in[0].mul(in[1].to(in[0].scalar_type()).mul_(scale == 0 ? noise.zero_() : noise))};
-  };
-  return on_host(kNativeDropoutBackward, {grad, mask}, compute, grad, mask, scale)[0];
+// The CPU's dropout: a product with noise of 0 and 1 / keep, rounded in the tensor's own type. PyTorch's composite gives
+// accelerators native_dropout, which multiplies by a mask and by 1 / keep, and rounds otherwise.
+Tensor dropout(const Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.sym_numel() == 0) {
+    return input;
+  }
+  if (p == 1) {
+    return input.mul(at::zeros({}, input.options()));
+  }
+  return input * at::empty_like(input).bernoulli_(1 - p).div_(1 - p);
 }
 
 // PyTorch's CPU kernel counts floating point numbers only; accelerators are asked to count integers too
@@ -80,12 +80,13 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+  m.impl("dropout", dropout);
   m.impl("histc", histc);
   m.impl("native_dropout", native_dropout);
-  m.impl("native_dropout_backward", native_dropout_backward);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("dropout", dropout);  // made of differentiable operators
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 }
 
