@@ -31,6 +31,7 @@ UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_
 # Their arguments behind the first stay on the host: PyTorch wants them there on every device.
 HOST_ARGUMENTS = {"tensor_split"}
 UNSTEADY = "the CPU differs from itself"
+ASKED_AGAIN = 12  # times that the CPU is asked whether it does
 STEPS = 3
 
 
@@ -110,9 +111,20 @@ def _on_both(run: Callable[[Twins], tuple[Any, Any]], *, contents: bool = True) 
     """Compares what `run` gives on the CPU and on simacc: (results, arguments)."""
     expected = _outcome(run, "cpu")
     unlike = _unlike(expected, _outcome(run, "simacc"), contents)
-    if unlike is not None and _unlike(expected, _outcome(run, "cpu"), contents) is not None:
-        return f"{UNSTEADY}: {unlike}"
+    if unlike is None:
+        return None
+    for attempt in range(ASKED_AGAIN):
+        _leave_in_memory(attempt % 3 - 1)
+        if _unlike(expected, _outcome(run, "cpu"), contents) is not None:
+            return f"{UNSTEADY}: {unlike}"
     return unlike
+
+
+def _leave_in_memory(value: int) -> None:
+    """What kernels that read memory before they write it will read."""
+    held = [torch.full((n,), value, dtype=torch.int32) for n in (*range(1, 20), *range(20, 400, 12)) for _ in range(8)]
+    random.Random(value).shuffle(held)
+    held.clear()
 
 
 def _outcome(run: Callable[[Twins], tuple[Any, Any]], device: str) -> tuple[Any, Any, Any]:

@@ -83,7 +83,7 @@ def _unequal(a: torch.Tensor, b: torch.Tensor) -> int:
     """How many elements differ in their bits and are not both NaN."""
     a, b = (t.resolve_conj().resolve_neg().contiguous() for t in (a, b))
     if a.is_complex():
-        a, b = torch.view_as_real(a), torch.view_as_real(b)
+        return max(_unequal(torch.view_as_real(a)[..., i], torch.view_as_real(b)[..., i]) for i in (0, 1))
     if a.numel() == 0 or a.is_quantized:
         return 0 if torch.equal(a, b) else 1
     bits = _INTEGERS.get(a.element_size(), torch.uint8)

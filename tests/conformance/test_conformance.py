@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,13 +13,13 @@ from conformance import cases as cases_of
 from conformance.compare import difference, sharing
 from conformance.page import Results, page
 from conformance.reasons import REASONS, reason_for
+from conformance.run import Worker
 from conformance.twins import Twins
 from conformance.worker import outcomes
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # operators warn about their own deprecated or slow paths
 
-ROOT = Path(__file__).parents[2]
-EVERY = 181  # a prime, so that all kinds and types are met: a hundred cases
+EVERY = 401  # a prime, so that all kinds and types are met: 46 cases
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +33,11 @@ def one_thread():
 def test_a_shard_of_all_databases_passes():
     results = Results()
     for number in range(0, len(cases_of.cases()), EVERY):
-        for what, words in outcomes(number, 0, most=3):
+        for what, words in outcomes(number, 0, most=2):
             if what != "start":
                 results.add(number, what, words)
     assert results.of(None, "differs", "raised") == 0, results.others
-    assert results.possible() > 200
+    assert results.possible() > 60
     assert {kind for kind, _ in results.counts} >= {"forward", "in place", "out", "gradients", "forward mode", "module"}
 
 
@@ -112,18 +109,7 @@ def test_a_reason_covers_its_own_words_only():
 
 
 def test_an_abort_is_counted_and_the_case_goes_on(tmp_path):
-    """In a process of its own: the second sample of the first case kills its worker."""
-    script = f"""
-import json, os, sys
-sys.path.insert(0, {str(ROOT / "tests")!r})
-from conformance import run
-from conformance.page import Results
-results = Results()
-worker = run.Worker([sys.executable, {str(tmp_path / "worker.py")!r}])
-worker.run(0, results)
-worker.stop()
-print(json.dumps(sorted(f"{{kind}} {{what}} {{n}}" for (kind, what), n in results.counts.items())))
-"""
+    """The second of three samples kills its worker."""
     (tmp_path / "worker.py").write_text(
         """
 import json, os, sys
@@ -132,11 +118,16 @@ for line in sys.stdin:
     for sample in range(first, 3):
         print(json.dumps(["start", None]), flush=True)
         if sample == 1:
+            print("terminate called", file=sys.stderr, flush=True)
             os.abort()
         print(json.dumps(["passed", None]), flush=True)
     print(json.dumps(["end", None]), flush=True)
 """
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    results = Results()
+    worker = Worker([sys.executable, str(tmp_path / "worker.py")])
+    worker.run(0, results)
+    worker.stop()
     kind = cases_of.cases()[0].kind
-    assert json.loads(done.stdout) == [f"{kind} aborted 1", f"{kind} passed 2"]
+    assert results.counts == {(kind, "passed"): 2, (kind, "aborted"): 1}
+    assert results.others == [(0, "aborted", "exit code -6: terminate called")]
