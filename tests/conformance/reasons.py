@@ -31,8 +31,8 @@ REASONS = (
         r"simacc has no sparse tensors",
     ),
     Reason(
-        "The CPU itself gives other bits when it is asked again: PyTorch leaves the pivots that LAPACK's `gelsy` starts "
-        "from unwritten. Removed by PyTorch writing them.",
+        "The CPU itself gives other bits when asked again: PyTorch leaves the pivots that LAPACK's `gelsy` starts from "
+        "unwritten. Removed by PyTorch writing them.",
         r"^forward: linalg\.lstsq",
         r" of \d+ values$",
     ),

@@ -51,9 +51,7 @@ KINDS = {
     ("sparse", "aten._copy_from"): lambda x: x.copy_(HOST.to_sparse()),
     ("quantized", "aten.quantize_per_tensor"): lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
     ("quantized", "aten.empty"): lambda x: torch.empty(2, dtype=torch.qint8, device="simacc"),
-    ("quantized", "aten.empty_quantized"): lambda x: torch.quantize_per_tensor(HOST, 0.1, 0, torch.qint8).to(
-        "simacc"
-    ),
+    ("quantized", "aten.empty_quantized"): lambda x: torch.quantize_per_tensor(HOST, 0.1, 0, torch.qint8).to("simacc"),
     ("quantized", "aten._empty_affine_quantized"): lambda x: torch._empty_affine_quantized(
         (2,), scale=1, zero_point=0, dtype=torch.qint8, device="simacc"
     ),

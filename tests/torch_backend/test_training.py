@@ -113,7 +113,8 @@ def trained(build: Callable[[str], tuple[nn.Module, Loss]], optimizer: str, devi
         value = loss()
         value.backward()
         updates.step()
-    assert not any(torch.equal(p.cpu(), b) for p, b in zip(model.parameters(), before, strict=True))
+    moved = [not torch.equal(p.cpu(), b) for p, b in zip(model.parameters(), before, strict=True)]
+    assert sum(moved) > len(moved) / 2
     return [value.detach().cpu(), *(t.detach().cpu() for t in (*model.parameters(), *model.buffers()))]
 
 
