@@ -1,4 +1,4 @@
-# make demo | make test | make test-all | make check | make bench | make clean
+# make demo | make test | make test-all | make check | make bench | make conformance | make clean
 # Everything lives in .venv; a second run of a target does no work twice (files in .stamps).
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ SHIPPED_MODELS := magika==1.0.3 silero-vad==6.2.3 swift-f0==0.3.0 basic-pitch==0
 
 export SIMACC_REQUIRE_NATIVE = 1
 
-.PHONY: demo test test-all check bench clean tools
+.PHONY: demo test test-all check bench conformance clean tools
 
 demo: $(STAMPS)/installed
 	$(BIN)/python examples/quickstart.py
@@ -31,6 +31,10 @@ check: $(STAMPS)/installed
 
 bench: $(STAMPS)/installed
 	$(BIN)/python -m benchmarks
+
+# PyTorch's own databases of operators, modules and optimizers against the CPU: under half an hour on two cores.
+conformance: $(STAMPS)/installed
+	$(BIN)/python -m tests.conformance --jobs $(JOBS) --out docs/conformance.md
 
 tools:
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing: install Python 3.10 or later (Debian: apt install python3 python3-venv)"; exit 1; }

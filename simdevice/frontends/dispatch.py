@@ -30,7 +30,7 @@ from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
 from simdevice.frontends.scopes import ModuleScopes
-from simdevice.frontends.storages import StorageIds
+from simdevice.frontends.storages import StorageIds, padded_shape
 from simdevice.frontends.versions import versions
 from simdevice.records import PHASES, OpTable, Origin, Signature, TensorSpec, Trace, TraceBuilder
 
@@ -180,7 +180,7 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
     def _note(self, tensor: torch.Tensor, key: list[Any], tensors: list[int]) -> None:
         """Append a tensor's shape, type and weight flag to the key and its serial to `tensors`."""
         serial, is_weight = self._storages.of(tensor)
-        key += (tensor.shape, tensor.dtype, is_weight)
+        key += (padded_shape(tensor) if tensor.is_nested else tensor.shape, tensor.dtype, is_weight)
         tensors.append(serial)
 
     def _note_all(self, value: Any, key: list[Any], tensors: list[int]) -> None:
@@ -274,6 +274,11 @@ def _without_data(fake: str | None, device: str) -> Iterator[None]:
             "give them (or the module) as inputs, or leave fake out"
         ) from error
     except (RuntimeError, NotImplementedError, UnsupportedOperatorException) as error:
+        if (fake is not None or device == "meta") and "nested" in str(error).lower():
+            raise CaptureError(
+                "strided nested tensors can't be without data: trace real tensors, or turn them off "
+                "(nn.TransformerEncoder takes enable_nested_tensor=False)"
+            ) from error
         if fake is not None or device != "meta":
             raise
         raise CaptureError(f"this program can't run on the meta device ({one_line(error)}): try fake='cpu'") from error

@@ -8,10 +8,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["UNTRACKED", "StorageIds"]
+__all__ = ["UNTRACKED", "StorageIds", "padded_shape"]
 
 UNTRACKED = (-1, False)
 """Of a tensor without a storage (sparse, opaque)."""
+
+
+def padded_shape(nested: torch.Tensor) -> tuple[int, ...]:
+    """The shape of the dense tensor that a strided nested one fits into: what cost rules can read."""
+    sizes = nested._nested_tensor_size()
+    return (len(sizes), *sizes.amax(0).tolist()) if len(sizes) else (0,)
 
 
 class StorageIds:

@@ -187,6 +187,10 @@ def _rows(
 
 def _recorded(module: GraphModule, args: Sequence[Any]) -> Sequence[Any]:
     """Run on simacc: node by node where a recording wants scopes, else in one go."""
+    if torch.ops.higher_order.flex_attention in {n.target for n in module.graph.nodes}:
+        from simdevice.torch_backend import flex  # late: it defines an operator
+
+        flex.fuse(module)
     if not scopes.scopes_wanted():
         results: Sequence[Any] = module.forward(*args)
         return results

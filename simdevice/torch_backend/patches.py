@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from torch._library.utils import RegistrationHandle
 from torch.autograd.profiler_util import EventList
-from torch.multiprocessing.reductions import reduce_tensor
+from torch.multiprocessing.reductions import reduce_storage, reduce_tensor
+from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import has_torch_function_unary
 from torch.utils.dlpack import DLDeviceType
 
@@ -96,6 +98,19 @@ def _marks_weights(moved: Callable[..., Any]) -> Callable[..., Any]:
     return _apply
 
 
+def _tells_backward_threads(set_number: Callable[[int], None]) -> Callable[[int], None]:
+    """PyTorch sets the number of threads for the caller and for threads that start later. A backward pass on simacc has
+    a thread of its own, which would keep its number and sum in another order than the CPU, whose pass runs in the
+    caller's."""
+
+    @functools.wraps(set_number)
+    def set_num_threads(*args: Any, **kwargs: Any) -> None:
+        set_number(*args, **kwargs)
+        PROCESS.native.threads_set()
+
+    return set_num_threads
+
+
 def _compiles_for_simacc(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """`torch.compile` without a backend means Inductor, which can't generate code for simacc: what touches the device
     goes to the simacc backend instead."""
@@ -127,20 +142,73 @@ def _hides_hooks(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+def _allows_flex_attention(validate: Callable[..., None]) -> Callable[..., None]:
+    """PyTorch has flex_attention on a closed list of device types. On simacc it is the CPU's: no gradients."""
+
+    @functools.wraps(validate)
+    def _validate_device(query: Any, key: Any, value: Any) -> None:
+        if query.device.type != "simacc":
+            validate(query, key, value)
+        elif query.requires_grad or key.requires_grad or value.requires_grad:
+            raise NotImplementedError(
+                "flex_attention on simacc is the CPU's kernel, which has no backward: give it tensors that need no "
+                "gradient, or use scaled_dot_product_attention"
+            )
+
+    return _validate_device
+
+
 def _sends_by_value(reduce: Any) -> Callable[[Any], Any]:
-    """Tensors go to other processes by value, through a CPU tensor: PyTorch's own way shares memory, which the other
-    process's device would not know, and hangs where it fails."""
+    """Tensors go to other processes by value, through storages of the CPU: PyTorch's own way shares memory, which the
+    other process's device would not know, and hangs where it fails. A storage goes whole and once per message, so that
+    views keep their strides, and tensors that share memory share it there."""
 
     def by_value(tensor: Any) -> Any:
         if tensor.device.type != "simacc":
             return (reduce_tensor if reduce is _NOTHING else reduce)(tensor)
-        return _received, (type(tensor), tensor.detach().cpu(), tensor.requires_grad)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError("a tensor that autograd follows can't go to another process: send tensor.detach()")
+        if tensor.is_nested or tensor.layout is not torch.strided:
+            return _received_whole, (tensor.detach().cpu(), tensor.device.index, tensor.requires_grad)
+        layout = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.is_conj(), tensor.is_neg())
+        parts = (type(tensor), tensor.untyped_storage(), tensor.dtype, layout, tensor.requires_grad)
+        return _received, parts
 
     return by_value
 
 
-def _received(kind: type, on_host: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    tensor = on_host.to("simacc")
+def _sends_bytes(reduce: Any) -> Callable[[Any], Any]:
+    """A storage on simacc goes to another process as its bytes: PyTorch's own way shares memory, as for tensors."""
+
+    def by_value(storage: Any) -> Any:
+        if storage.device.type != "simacc":
+            return (reduce_storage if reduce is _NOTHING else reduce)(storage)
+        return _received_bytes, (_bytes(storage).cpu(), storage.device.index)
+
+    return by_value
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _received_bytes(on_host: torch.Tensor, index: int) -> torch.UntypedStorage:
+    return on_host.to(torch.device("simacc", index)).untyped_storage()
+
+
+def _received_whole(on_host: torch.Tensor, index: int, requires_grad: bool) -> torch.Tensor:
+    return on_host.to(torch.device("simacc", index)).requires_grad_(requires_grad)
+
+
+def _received(
+    kind: type, storage: torch.UntypedStorage, dtype: torch.dtype, layout: tuple[Any, ...], requires_grad: bool
+) -> torch.Tensor:
+    offset, shape, strides, conjugate, negative = layout
+    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, strides)
+    if conjugate:
+        tensor = torch._conj(tensor)
+    if negative:
+        tensor = torch._neg_view(tensor)
     if kind is torch.nn.Parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_(requires_grad)
@@ -277,6 +345,7 @@ def _looks_for_kernels(load: Callable[..., None]) -> Callable[..., None]:
     return load_library
 
 
+_flex: Any = sys.modules[flex_attention.__module__]
 _inductor: Any = torch._TorchCompileInductorWrapper
 _reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # where register() writes
 
@@ -295,11 +364,14 @@ PATCHES = (
     Patch(torch.nn.Module, "_apply", _marks_weights),
     Patch(torch.Tensor, "__dlpack_device__", _names_the_device),
     Patch(torch.Tensor, "__dlpack__", _opens_to_the_host),
+    Patch(torch, "set_num_threads", _tells_backward_threads),
     Patch(_inductor, "__call__", _compiles_for_simacc),
     Patch(_inductor, "__init__", _hides_hooks),
     Patch(torch._TorchCompileWrapper, "__init__", _hides_hooks),
     Patch(torch.library.Library, "impl", _keeps_rows),
     Patch(type(torch.ops), "load_library", _looks_for_kernels),
+    Patch(_flex, "_validate_device", _allows_flex_attention),
     Patch(_reducers, torch.Tensor, _sends_by_value),
     Patch(_reducers, torch.nn.Parameter, _sends_by_value),
+    Patch(_reducers, torch.UntypedStorage, _sends_bytes),
 )

@@ -1,11 +1,25 @@
 #include "Alias.h"
 
+#include <ATen/NestedTensorImpl.h>
 #include <c10/core/TensorImpl.h>
 
 namespace simacc {
 namespace {
 
+// Nested tensors: several shapes in one storage, whose sizes are tensors on the host.
+at::Tensor make_nested(c10::Storage storage, c10::DispatchKey key, const c10::TensorImpl& like) {
+  const auto& nested = static_cast<const at::native::NestedTensorImpl&>(like);
+  const c10::DispatchKeySet keys{c10::DispatchKey::NestedTensor, c10::DispatchKey::AutogradNestedTensor};
+  const auto backend_bit = c10::DispatchKeySet(key).raw_repr() & c10::full_backend_mask;
+  const c10::DispatchKeySet backend(c10::DispatchKeySet::RAW, backend_bit);
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(storage), keys | backend, like.dtype(),
+      nested.get_nested_sizes(), nested.get_nested_strides(), nested.get_storage_offsets());
+}
+
 at::Tensor make(c10::Storage storage, c10::DispatchKey key, const c10::TensorImpl& like) {
+  if (C10_UNLIKELY(like.is_nested())) {
+    return make_nested(std::move(storage), key, like);
+  }
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
@@ -42,7 +56,7 @@ bool stands_for(c10::TensorImpl& view, const c10::TensorImpl& device, const Bloc
 
 // Leaves a view with its Block for later calls. Tensors of inference mode would not do outside of it.
 void keep(Block& block, at::Tensor view) {
-  if (C10_UNLIKELY(view.is_inference())) {
+  if (C10_UNLIKELY(view.is_inference() || view.is_nested())) {
     return;
   }
   auto* impl = view.unsafeReleaseTensorImpl();
@@ -66,7 +80,7 @@ at::Tensor wrap(at::Tensor cpu_tensor, c10::DeviceIndex device) {
 at::Tensor host_view(const at::Tensor& device_tensor) {
   const auto& impl = *device_tensor.unsafeGetTensorImpl();
   Block* block = block_of(impl);
-  if (C10_UNLIKELY(block == nullptr)) {
+  if (C10_UNLIKELY(block == nullptr || impl.is_nested())) {
     return own_host_view(device_tensor);
   }
   auto* kept = block->view.load(std::memory_order_acquire);
@@ -117,6 +131,12 @@ void adopt_layout(const at::Tensor& device_tensor, const at::Tensor& changed_ali
   auto* device_impl = device_tensor.unsafeGetTensorImpl();
   const auto& cpu_impl = *changed_alias.unsafeGetTensorImpl();
   refresh(*device_impl->unsafe_storage().unsafeGetStorageImpl());
+  if (C10_UNLIKELY(device_impl->is_nested())) {
+    return;  // its sizes never change
+  }
+  if (C10_UNLIKELY(device_impl->is_conj() != cpu_impl.is_conj())) {  // a solver's way to conjugate its result
+    device_impl->_set_conj(cpu_impl.is_conj());
+  }
   if (device_impl->sizes() != cpu_impl.sizes() || device_impl->strides() != cpu_impl.strides() ||
       device_impl->storage_offset() != cpu_impl.storage_offset()) {
     device_impl->set_sizes_and_strides(cpu_impl.sizes(), cpu_impl.strides(), cpu_impl.storage_offset());

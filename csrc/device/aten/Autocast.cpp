@@ -14,6 +14,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #define FLOAT32_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
   AT_FORALL_LOWER_PRECISION_FP(LOWER)
+  LOWER(mkldnn_rnn_layer)  // what an LSTM's layer is here; accelerators' lists have theirs
   AT_FORALL_FP32(FLOAT32)
   AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_DTYPE)
   AT_FORALL_PROMOTE(PROMOTE)

@@ -197,22 +197,23 @@ class Exchange {
   c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, 0> fresh_;
 };
 
-void run(const c10::OperatorHandle& op, const Plan& plan, Stack* stack) {
+void run(const c10::OperatorHandle& op, const Plan& plan, Stack* stack, c10::DispatchKey kernel = c10::DispatchKey::CPU) {
   const OpInfo* as = !plan.recorded ? nullptr : plan.reads_to_host ? &kItem : &plan.op.info();
   HostCall call(plan.op, as, [&](size_t i) { return (*stack)[stack->size() - plan.argument_count + i]; });
   Exchange exchange(call, plan, *stack);
   exchange.to_host();
-  call.compute([&] { op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack); });
+  call.compute([&] { op.redispatchBoxed(c10::DispatchKeySet(kernel), stack); });
   exchange.to_device();
   call.record(plan.synchronizes || (plan.index_masks && exchange.has_mask()));
 }
 
+template <c10::DispatchKey kernel = c10::DispatchKey::CPU>
 class Kernel final : public c10::OperatorKernel {
  public:
   explicit Kernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
-    run(op, *plan_, stack);
+    run(op, *plan_, stack, kernel);
   }
 
  private:
@@ -277,13 +278,15 @@ class CopyListKernel final : public c10::OperatorKernel {
   const Plan* plan_;
 };
 
-// Operators registered after the device: planned when first called.
+// Operators registered after the device, and those of nested tensors: planned when first called.
+template <c10::DispatchKey kernel>
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
   static std::mutex mutex;
   static std::unordered_map<c10::OperatorName, const Plan*> plans;
-  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
-      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
-    refuse_operator(c10::toString(op.operator_name()));
+  const bool composite = kernel == c10::DispatchKey::CPU &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+  if (!composite && !op.hasKernelForDispatchKey(kernel)) {
+    refuse_operator(c10::toString(op.operator_name()), kernel == c10::DispatchKey::CPU ? "" : "nested ");
   }
   const auto plan_of = [&](const Plan* otherwise) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -294,10 +297,10 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack
   if (C10_UNLIKELY(plan == nullptr)) {
     plan = plan_of(new Plan(op));  // without the mutex: it takes the interpreter's lock
   }
-  run(op, *plan, stack);
+  run(op, *plan, stack, kernel);
 }
 
-constexpr char kSparse[] = "sparse", kSparseCsr[] = "sparse compressed", kQuantized[] = "quantized";
+constexpr char kSparse[] = "sparse", kQuantized[] = "quantized";
 
 template <const char* Kind>
 void no_tensors(const c10::OperatorHandle& op, Stack* /*stack*/) {
@@ -322,14 +325,24 @@ bool has_tensor(const c10::FunctionSchema& schema) {
   return std::any_of(schema.arguments().begin(), schema.arguments().end(), is_tensor);
 }
 
-torch::Library& library() {
-  static auto* lib = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  return *lib;
-}
-
 template <class Functor>
 torch::CppFunction boxed(const Plan* plan) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Functor>(plan));
+}
+
+template <c10::DispatchKey key = c10::DispatchKey::PrivateUse1>
+torch::Library& library() {
+  static auto* lib = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  return *lib;
+}
+
+// The CPU's kernels for nested tensors, where a composite would come before the fallback.
+void register_nested(const c10::OperatorHandle& op, const c10::OperatorName& name) {
+  constexpr auto ours = c10::DispatchKey::NestedTensorPrivateUse1, theirs = c10::DispatchKey::NestedTensorCPU;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && op.hasKernelForDispatchKey(theirs) &&
+      !op.hasKernelForDispatchKey(ours)) {
+    library<ours>().impl(c10::toString(name).c_str() + 6, boxed<Kernel<theirs>>(new Plan(op)));
+  }
 }
 
 }  // namespace
@@ -340,7 +353,11 @@ void register_kernels() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0 || written_by_hand(name) || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+    if (!op || name.name.rfind("aten::", 0) != 0) {
+      continue;
+    }
+    register_nested(*op, name);
+    if (written_by_hand(name) || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
       continue;
     }
     const bool direct = op->hasKernelForDispatchKey(c10::DispatchKey::CPU);
@@ -360,12 +377,16 @@ void register_kernels() {
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
     library().impl(full_name.c_str() + 6, plan->op.name == "aten._foreach_copy_" ? boxed<CopyListKernel>(plan)
             : names_device && !direct                                         ? boxed<LikeKernel>(plan)
-                                                                              : boxed<Kernel>(plan));
+                                                                              : boxed<Kernel<>>(plan));
   }
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback<c10::DispatchKey::CPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback<c10::DispatchKey::NestedTensorCPU>>());
 }
 
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
@@ -373,7 +394,15 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparseCsr>>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
+}
+
+// Composites that only put parts together would make a tensor that no operator takes.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  for (const char* name : {"_sparse_compressed_tensor_unsafe", "sparse_compressed_tensor.comp_plain_value",
+           "sparse_compressed_tensor.comp_plain_value_size"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&no_tensors<kSparse>>());
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {

@@ -8,7 +8,9 @@
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/histc.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 namespace simacc {
@@ -41,6 +43,19 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   return {out[0], out[1]};
 }
 
+// The CPU's dropout: a product with noise of 0 and 1 / keep, rounded in the tensor's own type. PyTorch's composite gives
+// accelerators native_dropout, which multiplies by a mask and by 1 / keep, and rounds otherwise.
+Tensor dropout(const Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.sym_numel() == 0) {
+    return input;
+  }
+  if (p == 1) {
+    return input.mul(at::zeros({}, input.options()));
+  }
+  return input * at::empty_like(input).bernoulli_(1 - p).div_(1 - p);
+}
+
 // PyTorch's CPU kernel counts floating point numbers only; accelerators are asked to count integers too
 // (transformers counts tokens per expert so). Doubles hold every integer up to 2^53.
 Tensor histc(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
@@ -65,11 +80,13 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+  m.impl("dropout", dropout);
   m.impl("histc", histc);
   m.impl("native_dropout", native_dropout);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("dropout", dropout);  // made of differentiable operators
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../recorder/Recorder.h"
+#include "../runtime/Autograd.h"
 #include "../runtime/HostLimit.h"
 #include "Alias.h"
 #include "Operator.h"
@@ -93,6 +94,7 @@ class HostCall {
 
   template <class Kernel>
   auto compute(Kernel&& kernel) const -> decltype(kernel()) {
+    follow_thread_setting();
     const c10::impl::ExcludeDispatchKeyGuard below(kAboveKernels);
     const HostLimitScope limit;
     return kernel();

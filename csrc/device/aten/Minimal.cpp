@@ -5,6 +5,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/boxing/impl/boxing.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -12,8 +13,10 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
+
+#include <map>
+#include <mutex>
 
 namespace simacc {
 namespace {
@@ -39,26 +42,42 @@ c10::DeviceIndex checked_factory(
   return index_or_current(device ? device->index() : -1);
 }
 
+// Memory as it was, or filled where torch.use_deterministic_algorithms asks for it.
+Tensor as_asked(Tensor fresh) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(fresh);
+  }
+  return fresh;
+}
+
 Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
     optional<c10::Device> device, optional<bool>, optional<c10::MemoryFormat> memory_format) {
   const auto type = c10::dtype_or_default(dtype);
   const DeviceScope scope(checked_factory("aten.empty", type, layout, device));
-  return at::detail::empty_generic(
-      size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type, memory_format);
+  return as_asked(at::detail::empty_generic(
+      size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type, memory_format));
 }
 
 Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c10::ScalarType> dtype,
     optional<c10::Layout> layout, optional<c10::Device> device, optional<bool>) {
   const auto type = c10::dtype_or_default(dtype);
   const DeviceScope scope(checked_factory("aten.empty_strided", type, layout, device));
-  return at::detail::empty_strided_generic(
-      size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+  return as_asked(at::detail::empty_strided_generic(
+      size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type));
 }
 
-// The zero tensor of forward-mode AD: PyTorch's own has no data, which a CPU kernel could not read.
-Tensor efficient_zero_tensor(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
-    optional<c10::Device> device, optional<bool> pin_memory) {
-  return at::zeros(size, dtype, layout, device, pin_memory);
+// The zero tensor of forward-mode AD: no bytes behind it. PyTorch's arithmetic on it keeps it so (and its sign: 0 times
+// -1 is no -0), and everything else is given real zeros first.
+Tensor efficient_zero_tensor(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout>,
+    optional<c10::Device> device, optional<bool>) {
+  const auto index = index_or_current(device ? device->index() : -1);
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, at::native::ZeroTensorAllocator> allocators;  // a storage points at its own
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto& allocator = allocators.try_emplace(index, c10::Device(kDeviceType, index)).first->second;
+  constexpr c10::DispatchKeySet keys{c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor};
+  return at::detail::empty_generic(size, &allocator, keys, c10::dtype_or_default(dtype), std::nullopt);
 }
 
 // Copies between devices, recorded as what the link or the memory does.

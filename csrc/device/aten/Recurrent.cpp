@@ -1,5 +1,6 @@
-// LSTM and GRU cells. PyTorch gives accelerators the fused cells that CUDA has, for which there is no
-// CPU kernel; the arithmetic here is that of the unfused cells on the CPU.
+// LSTM and GRU cells that CUDA has fused, for which there is no CPU kernel. RecurrentLayers.cpp does without; what
+// PyTorch itself takes apart for an accelerator still comes here (torch.func.vmap). The arithmetic is that of the
+// unfused cells on the CPU.
 #include "OnHost.h"
 
 #include <ATen/Functions.h>

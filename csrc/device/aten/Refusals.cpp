@@ -11,14 +11,16 @@ void refuse_other_device(c10::Device device, c10::Device other, const std::strin
 }
 
 void refuse_tensors(const std::string& kind, const std::string& op) {
+  const char* word = kind.rfind("Sparse", 0) == 0 ? "sparse" : kind == "Mkldnn" ? "oneDNN" : kind.c_str();
   C10_THROW_ERROR(NotImplementedError,
-      c10::str("simacc has no ", kind, " tensors, which '", op,
+      c10::str("simacc has no ", word, " tensors, which '", op,
           "' makes or takes; run this part on the CPU (.cpu()) and move the dense result back"));
 }
 
-void refuse_operator(const std::string& op) {
+void refuse_operator(const std::string& op, const std::string& kind) {
   C10_THROW_ERROR(NotImplementedError,
-      c10::str("Could not run '", op, "' on the 'simacc' device: it has no CPU kernel to compute with"));
+      c10::str("Could not run '", op, "' on ", kind, kind.empty() ? "" : "tensors of ",
+          "the 'simacc' device: it has no CPU kernel to compute with"));
 }
 
 }  // namespace simacc

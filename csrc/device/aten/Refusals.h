@@ -11,10 +11,10 @@ namespace simacc {
 [[noreturn]] void refuse_other_device(
     c10::Device device, c10::Device other, const std::string& argument, const std::string& op);
 
-// Tensors of a kind that the device has not: sparse, quantized.
+// Tensors of a kind that the device has not: "quantized", or a layout's name (all sparse ones are "sparse").
 [[noreturn]] void refuse_tensors(const std::string& kind, const std::string& op);
 
-// An operator that nothing on the host computes.
-[[noreturn]] void refuse_operator(const std::string& op);
+// An operator that nothing on the host computes; `kind`, with a space behind it, where only tensors of that kind lack it.
+[[noreturn]] void refuse_operator(const std::string& op, const std::string& kind);
 
 }  // namespace simacc

@@ -176,6 +176,8 @@ PYBIND11_MODULE(_device, m) {
   using namespace simacc;
   m.doc() = "The simacc device for PyTorch (PrivateUse1): storage, kernels and the native recorder.";
   register_hooks();  // so that torch.accelerator knows the device before its first use
+  m.def("threads_set", [] { thread_settings.fetch_add(1, std::memory_order_relaxed); },
+      "The program has set the number of the host's threads: backward threads follow.");
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
   m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
   m.def("record_user_kernel", &record_user_kernel, "Let an operator keep its row where somebody else registered its kernel.");

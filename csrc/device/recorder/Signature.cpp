@@ -2,6 +2,9 @@
 
 #include "SpinLock.h"
 
+#include <ATen/NestedTensorImpl.h>
+
+#include <algorithm>
 #include <bit>
 #include <mutex>
 #include <unordered_map>
@@ -45,6 +48,22 @@ Table& table() {
 }
 
 }  // namespace
+
+std::vector<int64_t> padded_sizes(const c10::TensorImpl& nested) {
+  const auto& rows = static_cast<const at::native::NestedTensorImpl&>(nested).get_nested_sizes();  // one per tensor
+  if (rows.dim() < 2) {
+    return {0};
+  }
+  const int64_t count = rows.size(0), dims = rows.size(1);
+  std::vector<int64_t> sizes(dims + 1, 0);
+  sizes[0] = count;
+  const auto* data = rows.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < count * dims; ++i) {
+    auto& size = sizes[1 + i % dims];
+    size = std::max(size, data[i]);
+  }
+  return sizes;
+}
 
 void Call::attribute(const c10::IValue& value) {
   // A tag, then the value; strings by length and hash of contents are enough for dtype-like names.

@@ -40,6 +40,9 @@ struct OpInfo {
   std::vector<std::string> declared = {};  // what the rule asked for, whether the schema has it or not
 };
 
+// The sizes of the dense tensor that a nested one fits into: what cost rules can read.
+std::vector<int64_t> padded_sizes(const c10::TensorImpl& nested);
+
 // One call on its way to the tape.
 class Call {
  public:
@@ -72,7 +75,13 @@ class Call {
 
  private:
   void tensor_words(const c10::TensorImpl& tensor, StorageMark storage) {
-    const auto sizes = tensor.sizes();
+    if (C10_UNLIKELY(tensor.is_nested())) {
+      tensor_words(tensor, padded_sizes(tensor), storage);
+    } else {
+      tensor_words(tensor, tensor.sizes(), storage);
+    }
+  }
+  void tensor_words(const c10::TensorImpl& tensor, c10::IntArrayRef sizes, StorageMark storage) {
     words_.push_back(static_cast<int64_t>(tensor.dtype().toScalarType()) |
         (static_cast<int64_t>(storage.weight) << 8) |
         (static_cast<int64_t>(sizes.size()) << 16));

@@ -3,6 +3,7 @@
 #include "Devices.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -72,6 +73,12 @@ void settle_autograd() {
     }
   });
   plain.join();
+}
+
+void take_thread_setting() {
+  if (torch::autograd::get_current_node() != nullptr) {  // all others chose for themselves
+    at::init_num_threads();
+  }
 }
 
 }  // namespace simacc

@@ -37,6 +37,7 @@ def _by_length(signature: Signature, first: int) -> Heads | None:
     *aten("_scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention"),
     *aten("_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"),
     *aten("_scaled_dot_product_fused_attention_overrideable _triton_scaled_dot_attention scaled_dot_product_attention"),
+    "simacc.flex_attention",  # its blocks' masks are data: as if every pair were scored
 )
 def attention(signature: Signature) -> Cost:
     """query, key, value, then perhaps a mask, which is not counted."""
