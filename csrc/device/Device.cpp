@@ -13,6 +13,7 @@
 #include "binding/Scopes.cpp"
 #include "recorder/Recorder.cpp"
 #include "recorder/Signature.cpp"
+#include "runtime/Announced.cpp"
 #include "runtime/Autograd.cpp"
 #include "runtime/Block.cpp"
 #include "runtime/Devices.cpp"

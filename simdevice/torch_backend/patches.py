@@ -7,72 +7,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-from simdevice.torch_backend import scopes
+from simdevice.torch_backend import presence, scopes
+from simdevice.torch_backend.patch import NOTHING, Patch, Patches
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import PROCESS
 
 __all__ = ["PATCHES", "Patch", "install", "undo"]
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """`place` holds, under `key`, what `replacement` makes out of what was there; a dictionary or a class's attributes.
-
-    1. `apply` replaces. 2. `undo` puts back what was there, unless somebody else has replaced it in the meantime:
-    theirs calls ours, so both stay.
-    """
-
-    place: Any
-    key: Any
-    replacement: Callable[[Any], Any]
-
-    def apply(self) -> tuple[Any, Any]:
-        """What was there before (_NOTHING: nothing), and what is now."""
-        before = self._read()
-        after = self.replacement(before)
-        self._write(after)
-        return before, after
-
-    def undo(self, before: Any, after: Any) -> None:
-        if self._read() is after:
-            self._write(before)
-
-    def _read(self) -> Any:
-        if isinstance(self.place, dict):
-            return self.place.get(self.key, _NOTHING)
-        return self.place.__dict__[self.key]
-
-    def _write(self, value: Any) -> None:
-        if not isinstance(self.place, dict):
-            setattr(self.place, self.key, value)
-        elif value is _NOTHING:
-            del self.place[self.key]
-        else:
-            self.place[self.key] = value
-
-
-_NOTHING = object()
-_applied: list[tuple[Patch, Any, Any]] = []
-
-
 def install() -> None:
-    """Apply every patch. Once per process, or again after `undo`."""
-    for patch in PATCHES:
-        _applied.append((patch, *patch.apply()))
+    """Apply every patch, those of `presence` too. Once per process, or again after `undo`."""
+    presence.PATCHES.install()
+    _ours.install()
 
 
 def undo() -> None:
     """Put back what `install` replaced, last first."""
-    while _applied:
-        patch, before, after = _applied.pop()
-        patch.undo(before, after)
+    _ours.undo()
+    presence.PATCHES.undo()
 
 
 def _marks_weights(moved: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +80,7 @@ def _sends_by_value(reduce: Any) -> Callable[[Any], Any]:
 
     def by_value(tensor: Any) -> Any:
         if tensor.device.type != "simacc":
-            return (reduce_tensor if reduce is _NOTHING else reduce)(tensor)
+            return (reduce_tensor if reduce is NOTHING else reduce)(tensor)
         return _received, (type(tensor), tensor.detach().cpu(), tensor.requires_grad)
 
     return by_value
@@ -146,3 +104,5 @@ PATCHES = (
     Patch(_reducers, torch.Tensor, _sends_by_value),
     Patch(_reducers, torch.nn.Parameter, _sends_by_value),
 )
+
+_ours = Patches(PATCHES)

@@ -89,8 +89,9 @@ def test_files_import_each_other_in_one_direction():
 def test_late_imports_are_those_that_have_a_reason():
     late = {path.stem: names for path in PYTHON.glob("*.py") if (names := late_imports(path))}
     assert late == {
-        # `import torch` runs these two, and loads nothing of the simulator
-        "__init__": {"bootstrap", "build", "namespace", "process"},
+        # `import torch` runs these three, and loads nothing of the simulator
+        "__init__": {"bootstrap", "build", "namespace", "presence", "process"},
         "namespace": {"bootstrap", "machine", "recording", "scopes"},
+        "presence": {"bootstrap"},
         "patches": {"compile_backend"},  # Dynamo, for programs that compile
     }

@@ -2,6 +2,7 @@
 #include "../aten/Boxed.h"
 #include "../aten/Operator.h"
 #include "../recorder/Recorder.h"
+#include "../runtime/Announced.h"
 #include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
 #include "../runtime/Generator.h"
@@ -132,6 +133,8 @@ PYBIND11_MODULE(_device, m) {
   using namespace simacc;
   m.doc() = "The simacc device for PyTorch (PrivateUse1): storage, kernels and the native recorder.";
   register_hooks();  // so that torch.accelerator knows the device before its first use
+  m.def("announce", &announce, py::arg("late"), py::call_guard<py::gil_scoped_release>(),
+        "Tell PyTorch's generic code of the device: the program has named it or asked for an accelerator.");
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
   m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
   m.def("set_initializer", [](py::function f) {

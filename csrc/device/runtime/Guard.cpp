@@ -3,6 +3,7 @@
 // The device has one in-order queue. A stream adds dependencies (wait_event), never overlap; an event
 // is a position in the queue whose time is the completion frontier there.
 #include "../recorder/Recorder.h"
+#include "Announced.h"
 #include "Devices.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -39,7 +40,7 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     exchange_device(device.index());  // it was this thread's before, so that it cannot raise
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return kDeviceCount;
+    return announced_devices();
   }
 
   c10::Stream getStream(c10::Device device) const override {
