@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from simdevice.integrations.entry import bindings, framework, with_constant
+from simdevice.torch_backend import namespace as simacc
 from simdevice.torch_backend.patch import Patch, Patches
 
 __all__ = ["install", "undo"]
@@ -35,7 +36,7 @@ def _default_is_simacc(default: property) -> property:
 
     def default_device(self: Any) -> torch.device:
         chosen: torch.device = default.fget(self)  # type: ignore[misc]
-        return torch.device("simacc", torch.simacc.current_device()) if chosen.type == "cpu" else chosen  # type: ignore[attr-defined]
+        return torch.device("simacc", simacc.current_device()) if chosen.type == "cpu" else chosen
 
     return property(default_device, doc=default.__doc__)
 
@@ -46,11 +47,14 @@ def _counts_simacc(get_max_memory: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(get_max_memory)
     def with_simacc(max_memory: dict[int | str, int | str] | None = None) -> Any:
-        if max_memory is not None:
-            return get_max_memory(max_memory)
-        host = get_max_memory()
-        devices = range(torch.simacc.device_count())  # type: ignore[attr-defined]
-        return {i: torch.simacc.mem_get_info(i)[0] for i in devices} | host  # type: ignore[attr-defined]
+        here = range(simacc.device_count())
+        if max_memory is None:
+            return {index: simacc.mem_get_info(index)[0] for index in here} | get_max_memory()
+        asked = {index: max_memory[index] for index in here if index in max_memory}
+        bytes_of = _modeling.convert_file_size_to_int
+        sizes = {index: bytes_of(size) if isinstance(size, str) else size for index, size in asked.items()}
+        rest = {name: size for name, size in max_memory.items() if name not in asked}  # it says which it does not know
+        return sizes | get_max_memory(rest)
 
     return with_simacc
 
@@ -99,8 +103,8 @@ def _loads_generators(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_accelerator_state
 
 
-def _generators() -> tuple[torch.Generator, ...]:
-    return torch.simacc.default_generators  # type: ignore[attr-defined, no-any-return]
+def _generators() -> Any:
+    return simacc.default_generators
 
 
 def _beside(checkpoint: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from simdevice.integrations.entry import framework, with_constant
+from simdevice.torch_backend import namespace as simacc
 from simdevice.torch_backend.patch import Patch, Patches
 
 __all__ = ["install", "undo"]
@@ -42,14 +43,14 @@ def _accelerator(base: Any) -> type:
         def setup_device(self, device: torch.device) -> None:
             if device.type != _NAME:
                 raise ValueError(f"expected a simacc device, got {device}")
-            torch.simacc.set_device(device)  # type: ignore[attr-defined]
+            simacc.set_device(device)
 
         def teardown(self) -> None:
             """Nothing is cached."""
 
         def get_device_stats(self, device: Any) -> dict[str, Any]:
             """Bytes live and at peak, and counts, for DeviceStatsMonitor."""
-            return torch.simacc.memory_stats(device)  # type: ignore[attr-defined, no-any-return]
+            return simacc.memory_stats(device)
 
         @staticmethod
         def parse_devices(devices: Any) -> list[int]:
@@ -77,7 +78,7 @@ def _accelerator(base: Any) -> type:
 
         @staticmethod
         def is_available() -> bool:
-            return torch.simacc.is_available()  # type: ignore[attr-defined, no-any-return]
+            return simacc.is_available()
 
         @staticmethod
         def name() -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from simdevice.integrations import accelerate, safetensors  # noqa: F401
-from simdevice.integrations.entry import framework
+from simdevice.integrations.entry import bindings, framework
+from simdevice.torch_backend import namespace as simacc
 from simdevice.torch_backend.patch import Patch, Patches
 
 __all__ = ["install", "undo"]
@@ -73,7 +74,7 @@ def _saves_generator(save: Callable[..., None]) -> Callable[..., None]:
     def _save_rng_state(self: Any, output_dir: str) -> None:
         save(self, output_dir)
         if self.args.device.type == "simacc":
-            torch.save(torch.simacc.get_rng_state(self.args.device), _beside(output_dir))  # type: ignore[attr-defined]
+            torch.save(simacc.get_rng_state(self.args.device), _beside(output_dir))
 
     return _save_rng_state
 
@@ -85,9 +86,19 @@ def _loads_generator(load: Callable[..., None]) -> Callable[..., None]:
     def _load_rng_state(self: Any, checkpoint: str | None) -> None:
         load(self, checkpoint)
         if checkpoint is not None and self.args.device.type == "simacc" and _beside(checkpoint).is_file():
-            torch.simacc.set_rng_state(torch.load(_beside(checkpoint)), self.args.device)  # type: ignore[attr-defined]
+            simacc.set_rng_state(torch.load(_beside(checkpoint)), self.args.device)
 
     return _load_rng_state
+
+
+def _takes_bf16(supported: Callable[[], bool]) -> Callable[[], bool]:
+    """bfloat16 is refused without a device of a closed chain that has it; simacc has it."""
+
+    @functools.wraps(supported)
+    def is_torch_bf16_gpu_available() -> bool:
+        return True
+
+    return is_torch_bf16_gpu_available
 
 
 def _beside(checkpoint: str) -> Path:
@@ -103,6 +114,12 @@ _patches = Patches(
         Patch(_pipelines.Pipeline, "__init__", _runs_on_simacc),
         Patch(_trainer.Trainer, "_save_rng_state", _saves_generator),
         Patch(_trainer.Trainer, "_load_rng_state", _loads_generator),
+        *bindings(
+            ("transformers",),
+            "is_torch_bf16_gpu_available",
+            _arguments.is_torch_bf16_gpu_available,
+            _takes_bf16,
+        ),
     )
 )
 install()
