@@ -62,4 +62,4 @@ $(STAMPS)/models: $(STAMPS)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(STAMPS) build out *.egg-info simdevice/*.so
+	rm -rf $(VENV) $(STAMPS) build out *.egg-info simdevice/*.so simdevice/*.so.sha256

@@ -42,6 +42,18 @@ def extensions():
         return found, {}
     from torch.utils.cpp_extension import BuildExtension
 
+    class SealedBuild(BuildExtension):
+        """What it compiles is sealed, wherever it lies: in the folder a wheel is made of, and beside the sources."""
+
+        def run(self):
+            super().run()
+            asked_for = self.inplace
+            for self.inplace in {False, asked_for}:
+                library = Path(self.get_ext_fullpath("simdevice._device"))
+                if library.is_file():
+                    native["seal"](library)
+            self.inplace = asked_for
+
     device = CppExtension(
         "simdevice._device",
         [relative(p) for p in native["sources"]()],
@@ -51,7 +63,7 @@ def extensions():
         extra_compile_args={"cxx": flags},
     )
     device.optional = not NATIVE_REQUIRED
-    return [*found, device], {"build_ext": BuildExtension}
+    return [*found, device], {"build_ext": SealedBuild}
 
 
 ext_modules, cmdclass = extensions()

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "devices": BASE | {"records", "analysis", "hardware", "costs", "lowering", "engines"},
     "report": BASE | {"records", "analysis", "hardware", "devices"},
     "torch_backend": BASE | {"records", "devices", "frontends", "costs"},
+    "integrations": BASE | {"torch_backend"},
     "workloads": BASE | {"records", "frontends", "costs"},
     "sweeps": BASE | {"records", "analysis", "devices", "report", "hardware", "lowering", "engines"},
     "cli": None,  # everything
@@ -39,7 +40,7 @@ LATE = {
     ("records/run.py", "analysis"),
 }
 HEAVY = {"torch", "onnx", "onnxruntime", "transformers"}
-MAY_IMPORT_TORCH = {"frontends", "torch_backend", "workloads"}
+MAY_IMPORT_TORCH = {"frontends", "torch_backend", "integrations", "workloads"}
 
 
 def modules() -> list[Path]:

@@ -17,6 +17,7 @@
 #include "recorder/Launches.cpp"
 #include "recorder/Recorder.cpp"
 #include "recorder/Signature.cpp"
+#include "runtime/Announced.cpp"
 #include "runtime/Autograd.cpp"
 #include "runtime/Block.cpp"
 #include "runtime/Devices.cpp"

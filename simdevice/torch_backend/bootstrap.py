@@ -7,7 +7,7 @@ from typing import Any
 
 from simdevice.costs import Costs, registered
 from simdevice.records import OpTable
-from simdevice.torch_backend import build, hooks, machine, patches, profiler, scopes
+from simdevice.torch_backend import build, hooks, machine, patches, presence, profiler, scopes
 from simdevice.torch_backend.process import PROCESS, default_devices
 from simdevice.torch_backend.session import event_ps, root_is_full
 from simdevice.torch_backend.signatures import declared_attributes
@@ -33,6 +33,7 @@ def _first_use() -> None:
     chosen = machine.choose()  # first: a wrong SIMACC_DEVICE is said again at the next use
     devices = default_devices()
     module = PROCESS.native = build.load()
+    presence.announce()
     module.set_initializer(native)
     PROCESS.table, PROCESS.rules = OpTable(Costs()), dict(registered())
     machine.use(chosen, devices)

@@ -12,11 +12,23 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-import warnings
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["DEFINES", "FLAGS", "BuildError", "build_cached", "device_root", "load", "load_prebuilt", "sources"]
+__all__ = [
+    "DEFINES",
+    "FLAGS",
+    "BuildError",
+    "build_cached",
+    "device_root",
+    "load",
+    "load_prebuilt",
+    "loaded",
+    "seal",
+    "sealed",
+    "sources",
+    "usable",
+]
 
 FLAGS = ["-std=c++20", "-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden"]
 # Kineto's headers name fmt functions that PyTorch's wheel does not export.
@@ -44,34 +56,51 @@ def sources() -> list[Path]:
     return [root / "Device.cpp", root / "binding" / "Module.cpp"]
 
 
-def load_prebuilt() -> ModuleType | None:
-    """The extension that the installation or an earlier first use compiled, loaded, if there is one that can be."""
+def usable() -> bool:
+    """Whether the device can be used: it is compiled, or can be. Compiles nothing."""
+    if _loaded is not None or _compiled() is not None:
+        return True
     try:
-        path = _prebuilt() or _cached(make=False)
+        device_root()
+    except BuildError:
+        return False
+    return shutil.which(_compiler()) is not None
+
+
+def loaded() -> ModuleType | None:
+    """The native half, if it is loaded already."""
+    return _loaded
+
+
+def load_prebuilt() -> ModuleType | None:
+    """The extension that the installation or an earlier first use compiled, loaded, if there is one that can be.
+
+    Says nothing where there is none: it is called for programs that never name the device; `load` says what is wrong.
+    """
+    with contextlib.suppress(Exception):  # whatever it is: `import torch` goes on
+        path = _compiled()
         return None if path is None else _load_from(path)
-    except Exception as error:  # whatever it is: `import torch` goes on
-        warnings.warn(f"the simacc device could not be loaded and is off: {_advice(error)}", stacklevel=2)
-        return None
+    return None
 
 
 def load() -> ModuleType:
-    """The native half, compiled on first use where the installation carries only sources.
+    """The native half, compiled on first use where the installation has none that fits this PyTorch.
 
     Raises:
         BuildError: no compiler, or it failed, or what it compiled cannot be loaded; one line that says what to do.
     """
-    path = _prebuilt() or _cached(make=True)
-    assert path is not None
+    if _loaded is not None:
+        return _loaded
+    path = _compiled()
+    if path is None:
+        path = build_cached(_cache())
     try:
         return _load_from(path)
     except Exception as error:  # the loader's and the library's own: all of them mean the same here
-        raise BuildError(f"the simacc device could not be loaded: {_advice(error)}") from error
-
-
-def _advice(error: Exception) -> str:
-    return (
-        f"{_first_line(error)}; rebuild it with: pip install --no-build-isolation --force-reinstall --no-deps simdevice"
-    )
+        raise BuildError(
+            f"the simacc device could not be loaded: {_first_line(error)}; rebuild it with: "
+            "pip install --no-build-isolation --force-reinstall --no-deps simdevice"
+        ) from error
 
 
 def _load_from(path: Path) -> ModuleType:
@@ -89,9 +118,48 @@ def _load_from(path: Path) -> ModuleType:
     return _loaded
 
 
+def seal(library: Path) -> None:
+    """Write beside a library that was just compiled what it is: a digest of its bytes, and PyTorch's version. Loading
+    a damaged library, or one for another PyTorch, can end the interpreter; `sealed` is asked first."""
+    beside = _seal_of(library)
+    unfinished = beside.with_name(f"{beside.name}.{os.getpid()}")
+    unfinished.write_text(_seal(library))
+    os.replace(unfinished, beside)
+
+
+def sealed(library: Path) -> bool:
+    """Whether a library is there, and is the one that was compiled for this PyTorch."""
+    try:
+        return _seal_of(library).read_text() == _seal(library)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _seal(library: Path) -> str:
+    import torch
+
+    return f"{hashlib.sha256(library.read_bytes()).hexdigest()} torch {torch.__version__}\n"
+
+
+def _seal_of(library: Path) -> Path:
+    return library.with_name(f"{library.name}.sha256")
+
+
+def _compiled() -> Path | None:
+    """The library to load: the installation's, else one that an earlier first use compiled."""
+    path = _prebuilt()
+    if path is not None:
+        return path
+    try:
+        path = _cache()
+    except (ImportError, OSError):  # no sources, so that nothing was compiled from them
+        return None
+    return path if sealed(path) else None
+
+
 def _prebuilt() -> Path | None:
     path = _PACKAGE / f"_device{sysconfig.get_config_var('EXT_SUFFIX')}"
-    return path if path.is_file() else None
+    return path if sealed(path) else None
 
 
 def _key() -> str:
@@ -105,21 +173,27 @@ def _key() -> str:
     return digest.hexdigest()[:16]
 
 
-def _cached(*, make: bool) -> Path | None:
+def _cache() -> Path:
+    """Where first use compiles to.
+
+    Raises:
+        BuildError: the sources are missing.
+    """
     import platformdirs
 
     home = Path(platformdirs.user_cache_dir("simdevice")) / _key()
-    path = home / f"_device{sysconfig.get_config_var('EXT_SUFFIX')}"
-    if path.is_file() or not make:
-        return path if path.is_file() else None
-    return build_cached(path)
+    return home / f"_device{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX", "c++")
 
 
 def build_cached(path: Path) -> Path:
     """Compile the device once, whoever asks first; others wait. The file appears whole or not at all."""
     from filelock import FileLock
 
-    compiler = os.environ.get("CXX", "c++")
+    compiler = _compiler()
     if shutil.which(compiler) is None:
         raise BuildError(
             f"the simacc device needs a C++20 compiler and {compiler!r} is not on the PATH: install one "
@@ -128,14 +202,18 @@ def build_cached(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
-            if not path.is_file():
+            if not sealed(path):
                 print(
                     "simacc: compiling the device for this PyTorch, once (about a minute) ...",
                     file=sys.stderr,
                     flush=True,
                 )
                 with tempfile.TemporaryDirectory(dir=path.parent) as work:
-                    os.replace(_compile(Path(work)), path)
+                    compiled = _compile(Path(work))
+                    seal(compiled)
+                    # The seal first: without its library it is nothing, a library without it would be compiled again.
+                    os.replace(_seal_of(compiled), _seal_of(path))
+                    os.replace(compiled, path)
     except OSError as error:  # no right to write, no space
         raise BuildError(
             f"the simacc device cannot be compiled into {path.parent}: {error.strerror or error}; "

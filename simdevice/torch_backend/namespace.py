@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from simdevice.torch_backend import presence
 from simdevice.torch_backend.cuda_names import NOT_THERE
 from simdevice.torch_backend.generators import (
     generator_of,
@@ -201,8 +202,9 @@ def time_s() -> float:
 
 
 def is_available() -> bool:
-    """Whether the device can be used (its native half is there or can be compiled)."""
-    return True
+    """Whether the device can be used (its native half is there or can be compiled). PyTorch, which asks on behalf of
+    programs that never named simacc, is told once the program has named it."""
+    return presence.announced()
 
 
 def is_initialized() -> bool:

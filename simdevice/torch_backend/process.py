@@ -24,12 +24,15 @@ MOST_DEVICES = 16
 
 
 class Process:
-    """1. Before the first use of the device: only `seed`, if one was set. 2. While bootstrap works: `native` is there.
-    3. Afterwards `ready`: kernels are registered, a machine is chosen, and everything else is there."""
+    """1. Before the first use of the device: only `seed`, if one was set, and `announced`. 2. While bootstrap works:
+    `native` is there. 3. Afterwards `ready`: kernels are registered, a machine is chosen, and everything else is there.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.ready = False
+        self.announced = False  # the program has named simacc or asked for an accelerator: PyTorch may know of it
+        self.loaded_at_import = False  # the native half was there when PyTorch was imported
         self.native: Any = None  # the module simdevice._device
         self.pid = -1  # of the process that first used the device: a fork has none of its threads
         self.seed: int | None = None  # torch.manual_seed before the device was loaded: it waits for the generators

@@ -19,23 +19,77 @@ def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def test_a_broken_build_warns_once_and_torch_still_works(tmp_path):
-    broken = tmp_path / "_device.so"
-    broken.write_bytes(b"not a shared object")
-    done = run(
-        f"""
+def library_in(folder: Path, content: bytes) -> str:
+    """A program's first lines: a library of these bytes is the installation's, and sealed as its build would."""
+    library = folder / "_device.so"
+    library.write_bytes(content)
+    return f"""
 import torch, pathlib
 from simdevice.torch_backend import autoload, build
-build._prebuilt = lambda: pathlib.Path({str(broken)!r})
+library = pathlib.Path({str(library)!r})
+build._prebuilt = lambda: library if build.sealed(library) else None
+"""
+
+
+def test_a_library_that_cannot_be_loaded_is_silent_until_it_is_used(tmp_path):
+    done = run(
+        library_in(tmp_path, b"not a shared object")
+        + """
+build.seal(library)
 autoload()
 print(torch.ones(2).sum().item(), torch.device("simacc"))
+try:
+    torch.ones(2, device="simacc")
+except ImportError as error:
+    print(error)
 """,
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "2.0 simacc"
-    assert done.stderr.count("the simacc device could not be loaded and is off") == 1
-    assert "pip install --no-build-isolation" in done.stderr
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    assert first == "2.0 simacc"
+    assert second.startswith("the simacc device could not be loaded: ")
+    assert second.endswith("pip install --no-build-isolation --force-reinstall --no-deps simdevice")
+
+
+def test_a_library_that_is_not_what_was_compiled_is_not_loaded(tmp_path):
+    """Half of a library ends the interpreter in the loader (SIGBUS), one byte may do anything; here it is compiled
+    again, which needs a compiler, and there is none."""
+    whole = next((ROOT / "simdevice").glob("_device*.so")).read_bytes()
+    done = run(
+        library_in(tmp_path, whole)
+        + """
+whole, version = library.read_bytes(), torch.__version__
+
+def truncated(): library.write_bytes(whole[:100_000])
+def one_byte(): library.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+def another_pytorch(): torch.__version__ = "2.99"; build.seal(library); torch.__version__ = version
+def no_seal(): build._seal_of(library).unlink()
+def another_encoding(): build._seal_of(library).write_bytes(bytes([255, 254]))
+
+for damage in (truncated, one_byte, another_pytorch, no_seal, another_encoding):
+    library.write_bytes(whole)
+    build.seal(library)
+    assert build.sealed(library)
+    damage()
+    print(damage.__name__, build.load_prebuilt())
+autoload()
+try:
+    torch.ones(2, device="simacc")
+except ImportError as error:
+    print(error)
+""",
+        tmp_path,
+        CXX="no-such-compiler",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    *damages, last = done.stdout.splitlines()
+    assert damages == [
+        f"{damage} None" for damage in ("truncated", "one_byte", "another_pytorch", "no_seal", "another_encoding")
+    ]
+    assert last.startswith("the simacc device needs a C++20 compiler and 'no-such-compiler' is not on the PATH")
 
 
 def test_without_a_compiler_the_first_use_says_what_to_install(tmp_path):

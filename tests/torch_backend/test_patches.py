@@ -13,7 +13,11 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from simdevice import torch_backend
-from simdevice.torch_backend import patches
+from simdevice.torch_backend import dlpack, patches, presence, profiler_tables, sending
+from simdevice.torch_backend.patch import Patch, Patches
+
+ALL = tuple(patch for group in patches.ALL for patch in group.patches)
+FILES = {module.__file__ for module in (dlpack, patches, presence, profiler_tables, sending)}
 
 
 @pytest.fixture
@@ -25,31 +29,31 @@ def unpatched():
 
 def standing() -> list[object]:
     """What stands in each patched place."""
-    return [patch._read() for patch in patches.PATCHES]
+    return [patch._read() for patch in ALL]
 
 
 def files() -> set[str]:
     return {inspect.unwrap(p, stop=lambda f: True).__code__.co_filename for p in standing() if hasattr(p, "__code__")}
 
 
-@pytest.mark.parametrize("patch", patches.PATCHES, ids=lambda p: f"{p.replacement.__name__}-{p.key}")
+@pytest.mark.parametrize("patch", ALL, ids=lambda p: f"{p.replacement.__name__}-{p.key}")
 def test_a_patch_says_its_reason(patch):
     assert len(patch.replacement.__doc__) > 60
 
 
 def test_undo_puts_back_what_was_there_and_install_applies_it_again():
-    assert files() == {patches.__file__}
+    assert files() >= FILES
     patched = standing()
     try:
         patches.undo()
         original = standing()
-        assert patches.__file__ not in files()
+        assert not FILES & files()
         assert all(a is not b for a, b in zip(original, patched, strict=True))
         patches.undo()  # nothing is left to undo
         assert standing() == original
     finally:
         patches.install()
-    assert files() == {patches.__file__}
+    assert files() >= FILES
     patches.undo()
     assert standing() == original
     patches.install()
@@ -80,10 +84,13 @@ def test_a_tensor_can_be_sent_because_of_a_patch(unpatched):
 
 
 def test_a_pytorch_that_cannot_be_patched_can_be_imported(monkeypatch):
-    gone = patches.Patch(torch.autograd.profiler.profile, "no_such_method", patches._asks_for_kernels)
-    monkeypatch.setattr(patches, "AT_IMPORT", (gone,))
+    first = Patch(torch.autograd.profiler.profile, "__enter__", lambda before: lambda self: before(self))
+    gone = Patch(torch.autograd.profiler.profile, "no_such_method", lambda before: before)
+    monkeypatch.setattr(profiler_tables, "PATCHES", Patches((first, gone)))
+    before = first._read()
     with pytest.warns(UserWarning, match="simacc: this PyTorch is not as expected"):
         torch_backend._patch()
+    assert first._read() is before
 
 
 def test_what_somebody_else_put_on_top_stays():

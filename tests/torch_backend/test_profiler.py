@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 import simdevice as sd
 from simdevice.devices import Device
 from simdevice.devices.offload import Offload
-from simdevice.torch_backend import patches, profiler
+from simdevice.torch_backend import profiler, profiler_tables
 from simdevice.torch_backend.process import PROCESS
 
 PS_PER_NS = 1000
@@ -609,6 +609,6 @@ def test_a_program_of_the_cpu_prints_as_without_the_device(tmp_path):
     assert printed("1") == printed("0") != ""
 
 
-@pytest.mark.parametrize("patch", patches.AT_IMPORT, ids=lambda p: p.key)
+@pytest.mark.parametrize("patch", profiler_tables.PATCHES.patches, ids=lambda p: p.key)
 def test_patches_of_the_profiler_stand_from_import_on(patch):
     assert patch._read().__wrapped__ is not None

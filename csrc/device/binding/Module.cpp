@@ -5,6 +5,7 @@
 #include "../aten/UserKernel.h"
 #include "../recorder/Launches.h"
 #include "../recorder/Recorder.h"
+#include "../runtime/Announced.h"
 #include "../runtime/Autograd.h"
 #include "../runtime/Block.h"
 #include "../runtime/Generator.h"
@@ -178,6 +179,8 @@ PYBIND11_MODULE(_device, m) {
   register_hooks();  // so that torch.accelerator knows the device before its first use
   m.def("threads_set", [] { thread_settings.fetch_add(1, std::memory_order_relaxed); },
       "The program has set the number of the host's threads: backward threads follow.");
+  m.def("announce", &announce, py::arg("late"), py::call_guard<py::gil_scoped_release>(),
+        "Tell PyTorch's generic code of the device: the program has named it or asked for an accelerator.");
   m.def("initialize", &initialize, "Register the device's kernels. Once per process, after set_callbacks and before the first tensor.");
   m.def("rules_changed", &Operator::ask_again, "Ask again which attributes the rules of these operators read.");
   m.def("record_user_kernel", &record_user_kernel, "Let an operator keep its row where somebody else registered its kernel.");

@@ -3,6 +3,7 @@
 // Each device has one in-order queue. A stream adds dependencies (wait_event), never overlap; an event
 // is a position in a device's queue whose time is the completion frontier there.
 #include "../recorder/Recorder.h"
+#include "Announced.h"
 #include "Devices.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -39,7 +40,7 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     exchange_device(device.index());  // it was this thread's before, so that it cannot raise
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return device_count();
+    return announced_devices();
   }
 
   // Every type that the CPU computes with; quantized tensors are not there.

@@ -1,6 +1,7 @@
 // What PyTorch's generic code asks of an accelerator.
 #include "Hooks.h"
 
+#include "Announced.h"
 #include "Block.h"
 #include "Generator.h"
 
@@ -103,6 +104,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return PinnedAllocator::contains(data);
   }
   c10::Allocator* getPinnedMemoryAllocator() const override {
+    // PyTorch's own words where there is no accelerator: a program that never named simacc has none.
+    TORCH_CHECK(announced(), "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator ",
+        "is available on this system.");
     static auto* allocator = new PinnedAllocator;
     return allocator;
   }
