@@ -220,61 +220,44 @@ class Kernel final : public c10::OperatorKernel {
   const Plan* plan_;
 };
 
-// A composite whose result lives on another device than its input is a copy, not a kernel.
-class LikeKernel final : public c10::OperatorKernel {
+// A composite whose tensors live on more devices than one is made of copies and kernels, not a kernel.
+class OneDeviceKernel final : public c10::OperatorKernel {
  public:
-  explicit LikeKernel(const Plan* plan) : plan_(plan) {}
+  explicit OneDeviceKernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
     std::optional<c10::Device> device;
+    bool one = true;
+    const auto meet = [&](c10::Device next) {
+      one = one && next.type() == kDeviceType && (!device || *device == next);
+      device = next;
+    };
     for (const auto& argument : plan_->arguments) {
-      const auto& value = (*stack)[stack->size() - plan_->argument_count + argument.index];
-      const auto next = device_of(argument, value);
-      if (next && (next->type() != kDeviceType || (device && next->index() != device->index()))) {
-        op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
-        return;
-      }
-      device = next ? next : device;
+      devices_of(argument, (*stack)[stack->size() - plan_->argument_count + argument.index], meet);
     }
-    run(op, *plan_, stack);
+    if (one) {
+      run(op, *plan_, stack);
+    } else {
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    }
   }
 
  private:
-  // The device that an argument names or is on; a simacc device without an index is this thread's.
-  static std::optional<c10::Device> device_of(const Plan::Argument& argument, const c10::IValue& value) {
+  // The devices that an argument names or is on; a simacc device without an index is this thread's.
+  template <typename Meet>
+  static void devices_of(const Plan::Argument& argument, const c10::IValue& value, const Meet& meet) {
     if (argument.kind == Plan::Kind::kDevice && value.isDevice()) {
       const auto device = value.toDevice();
-      return device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device;
-    }
-    if (argument.kind == Plan::Kind::kTensor && value.isTensor() && value.toTensor().defined()) {
-      return value.toTensor().device();
-    }
-    return std::nullopt;
-  }
-
-  const Plan* plan_;
-};
-
-// Lists on one device are copied by one operator; what crosses a link is a copy of its own, tensor by tensor.
-class CopyListKernel final : public c10::OperatorKernel {
- public:
-  explicit CopyListKernel(const Plan* plan) : plan_(plan) {}
-
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
-    std::optional<c10::Device> device;
-    for (const auto& argument : plan_->arguments) {
-      for (const at::Tensor& t : (*stack)[stack->size() - plan_->argument_count + argument.index].toTensorVector()) {
-        if (device && *device != t.device()) {
-          op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
-          return;
-        }
-        device = t.device();
+      meet(device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device);
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& t : value.toTensorVector()) {
+        meet(t.device());
       }
+    } else if (value.isTensor() && value.toTensor().defined()) {
+      meet(value.toTensor().device());
     }
-    run(op, *plan_, stack);
   }
 
- private:
   const Plan* plan_;
 };
 
@@ -375,9 +358,8 @@ void register_kernels() {
     }
     const bool names_device = std::any_of(
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
-    library().impl(full_name.c_str() + 6, plan->op.name == "aten._foreach_copy_" ? boxed<CopyListKernel>(plan)
-            : names_device && !direct                                         ? boxed<LikeKernel>(plan)
-                                                                              : boxed<Kernel<>>(plan));
+    const bool crosses_links = (names_device && !direct) || plan->op.name == "aten._foreach_copy_";
+    library().impl(full_name.c_str() + 6, crosses_links ? boxed<OneDeviceKernel>(plan) : boxed<Kernel<>>(plan));
   }
 }
 
