@@ -159,6 +159,11 @@ class Emitter:
         costs = [self.table.costs[index] for index, *_ in branch.rows]
         return sum(c.flops or 0 for c in costs), sum(c.bytes for c in costs)
 
+    def unknowns(self, branch: Branch) -> list[str]:
+        """Why a branch's FLOPs are no more than a lower bound: the reason of each row that nobody can count."""
+        costs = (self.table.costs[index] for index, *_ in branch.rows)
+        return [c.reason or "" for c in costs if c.flops is None]
+
     def calls(self) -> Iterator[tuple[Signature, tuple[int, ...], int, str, int]]:
         """The rows so far in words: signature, storages, phase, scope, number of the node."""
         for index, tensors, phase, scope, node in self._rows:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from simdevice.costs import Costs
+from simdevice.errors import UncostedOperatorError
 from simdevice.records import INSIDE, Cost, Signature, TensorSpec, Window
 
 Stated = tuple[tuple[int, int, int, int], Any, Any, Any]
@@ -143,7 +146,7 @@ def test_gradients_of_a_product() -> None:
     [
         ("bik,bkj->bij", (4, 5, 3), (4, 3, 7), (4, 5, 7), (4, 5, 3, 7)),
         ("...ij,...jk->...ik", (2, 1, 4, 6), (3, 6, 5), (2, 3, 4, 5), (3, 8, 6, 5)),  # the 2 is the left's alone: rows
-        ("ijx,jk->ik", (4, 6, 2), (6, 5), (4, 5), (1, 4, 12, 5)),  # x is summed in the left alone: depth
+        ("ijx,jk->ik", (4, 6, 2), (6, 5), (4, 5), (1, 4, 6, 5)),  # x is the left's alone: summed before
         ("ij,kj", (4, 6), (5, 6), (4, 5), (1, 4, 6, 5)),  # no arrow: what occurs once is kept
         ("...ij,jk", (2, 4, 6), (6, 5), (2, 4, 5), (1, 8, 6, 5)),
         ("...ij,...jk", (2, 4, 6), (2, 6, 5), (2, 4, 5), (2, 4, 6, 5)),
@@ -161,12 +164,49 @@ def test_indices_of_an_einsum(
     assert stated(one) == [(expected, 0, 1, 0)]
 
 
-def test_an_einsum_without_a_sum_multiplies_once_per_further_operand() -> None:
+def test_an_einsum_without_a_sum_multiplies_pair_by_pair() -> None:
+    # 4 x 5, then 4 x 5 x 6
     one = cost("onnx.Einsum", [t(4), t(5), t(6)], [t(4, 5, 6)], equation="i,j,k->ijk")
-    assert (one.category, one.flops) == ("elementwise", 2 * 120)
-    # three operands with a sum: two multiplications and an addition for each of 4 x 5 x 6
+    assert (one.category, one.flops) == ("elementwise", 20 + 120)
+
+
+def test_an_einsum_of_three_is_two_products() -> None:
+    # (4, 5) x (5, 6), then that x (6,)
     three = cost("onnx.Einsum", [t(4, 5), t(5, 6), t(6)], [t(4)], equation="ij,jk,k->i")
-    assert [(e.name, e.flops, e.staged) for e in three.extras] == [("product of 3", 360, True)]
+    assert stated(three) == [((1, 4, 5, 6), 0, 1, INSIDE), ((1, 4, 6, 1), INSIDE, 2, 0)]
+    assert three.flops == 2 * 4 * 5 * 6 + 2 * 4 * 6
+    # j of the left alone is summed (4 x 5), k of the right too (4 x 6), then 4 products
+    sums = cost("onnx.Einsum", [t(4, 5), t(4, 6)], [t(4)], equation="ij,ik->i")
+    assert (sums.category, sums.flops) == ("elementwise", 20 + 24 + 4)
+    # an index that a later operand needs is no depth yet: i j k multiplied, then (4, 30) x (30,)
+    late = cost("onnx.Einsum", [t(4, 5), t(5, 6), t(5, 6)], [t(4)], equation="ij,jk,jk->i")
+    assert stated(late) == [((1, 4, 30, 1), INSIDE, 2, 0)]
+    assert [(e.name, e.flops) for e in late.extras] == [("elementwise product", 120)]
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ab,bc,cd->ad", [(100, 100)] * 3),
+        ("ab,bc,cd,de->ae", [(3, 4), (4, 5), (5, 6), (6, 7)]),
+        ("bij,bjk,bkl->bil", [(2, 3, 4), (2, 4, 5), (2, 5, 6)]),
+        ("bhqd,bhkd,bhkv->bhqv", [(2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)]),
+        ("abx,bc,cdy->ad", [(3, 4, 2), (4, 5), (5, 6, 3)]),
+        ("i,ij,j->", [(4,), (4, 5), (5,)]),
+    ],
+)
+def test_an_einsum_multiplies_as_pytorch_does(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    """PyTorch's own count of its products, on its path without opt_einsum."""
+    operands = [torch.ones(shape) for shape in shapes]
+    with torch.backends.opt_einsum.flags(enabled=False), FlopCounterMode(display=False) as counter:
+        result = torch.einsum(equation, *operands)
+    ours = cost("onnx.Einsum", [t(*shape) for shape in shapes], [t(*result.shape)], equation=equation)
+    assert sum(p.flops for p in ours.products) == counter.get_total_flops()
+
+
+def test_an_index_that_is_in_no_operand_is_unknown() -> None:
+    with pytest.raises(UncostedOperatorError, match="an equation that doesn't fit its operands"):
+        cost("onnx.Einsum", [t(4, 5), t(5, 6)], [t(4, 6)], equation="ij,jk->iz")
 
 
 def test_a_grid_is_points_times_theta() -> None:

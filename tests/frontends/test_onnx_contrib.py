@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_models import save
 
 import simdevice as sd
 
@@ -38,6 +39,14 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], int]] = {
     "Attention": ({"num_heads": 2}, [real(2, 5, 8), real(8, 24), real(24)], 1),
     "BiasGelu": ({}, [real(2, 8), real(8)], 1),
     "CDist": ({"metric": "sqeuclidean"}, [real(4, 3), real(5, 3)], 1),
+    "DecoderMaskedMultiHeadAttention": (
+        {"num_heads": 2, "past_present_share_buffer": 1},
+        [
+            *(real(1, 1, 16), real(1, 1, 16), real(1, 1, 16), None, None, real(1, 2, 8, 8), real(1, 2, 8, 8)),
+            np.array([3], np.int32),
+        ],
+        3,
+    ),
     "DequantizeLinear": ({}, [byte(2, 3), scale(), zero()], 1),
     "DynamicQuantizeMatMul": ({}, [real(2, 8), byte(8, 6), scale(), zero()], 1),
     "EmbedLayerNormalization": (
@@ -63,8 +72,18 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], int]] = {
         3,
     ),
     "Inverse": ({}, [real(2, 3, 3)], 1),
+    "LinearAttention": (
+        {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"},
+        [real(2, 3, 32), real(2, 3, 16), real(2, 3, 12)],
+        2,
+    ),
     "MatMulIntegerToFloat": ({}, [byte(2, 8), byte(8, 6), scale(), scale(), zero(), zero(), real(6)], 1),
     "MatMulNBits": ({"K": 32, "N": 6, "bits": 4, "block_size": 32}, [real(2, 32), byte(6, 1, 16), real(6)], 1),
+    "MoE": (
+        {"k": 2, "activation_type": "silu"},
+        [real(3, 16), real(3, 4), real(4, 32, 16), None, real(4, 16, 32)],
+        1,
+    ),
     "MultiHeadAttention": ({"num_heads": 2}, [real(2, 5, 8), real(2, 7, 8), real(2, 7, 8)], 1),
     "NhwcMaxPool": ({"kernel_shape": [2, 2], "strides": [2, 2]}, [byte(1, 6, 6, 4)], 1),
     "QAttention": (
@@ -94,6 +113,11 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], int]] = {
     "QLinearWhere": (
         {},
         [np.ones((2, 1), bool), byte(2, 3), scale(), zero(), byte(3), scale(), zero(), scale(), zero()],
+        1,
+    ),
+    "QMoE": (
+        {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "expert_weight_bits": 4},
+        [real(3, 32), real(3, 4), byte(4, 64, 16), real(4, 64), None, byte(4, 32, 16), real(4, 32)],
         1,
     ),
     "QuantizeLinear": ({}, [real(2, 3), scale(), zero()], 1),
@@ -141,6 +165,31 @@ def test_a_contrib_operators_shapes_are_onnx_runtimes(name: str, tmp_path: Path)
     assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
     assert trace.ops[0].name == f"com.microsoft.{name.split()[0]}"
     assert (trace.ops[0].flops or 0) > 0
+
+
+def test_new_keys_join_the_past_where_the_total_or_the_file_says_so(tmp_path: Path) -> None:
+    text = """g (float[1, S, 32] q, float[1, S, 16] k, float[1, S, 16] v, float[1, 2, P, 8] pk, float[1, 2, P, 8] pv,
+                 int32[1] lengths, TOTAL) => (float[1, S, 32] y, float[1, 2, KEYS, 8] nk, float[1, 2, KEYS, 8] nv)
+        { HOW y, nk, nv = com.microsoft.GroupQueryAttention<num_heads = 4, kv_num_heads = 2>
+          (q, k, v, pk, pv, lengths, total) }"""
+    dims = {"S": 1, "P": 7}
+    cases = [
+        # the total is the length of a mask, as generators of language models write it
+        (
+            *("float[1, T] mask", "KEYS", {**dims, "T": 8}, 8),
+            "s = Shape(mask)  l = Gather(s, one)  total = Cast<to = 6>(l)",
+        ),
+        ("int32 total", "P + S", dims, 8, ""),  # present says so
+        ("int32 total", "P", dims, 7, ""),  # a buffer that both share
+    ]
+    for total, keys, sizes, expected, how in cases:
+        source = text.replace("TOTAL", total).replace("KEYS", f'"{keys}"').replace("HOW", how)
+        if how:
+            source = source.replace("{ s =", "{ one = Constant<value_int = 1>()  s =")
+        trace = sd.trace(save(tmp_path, source.replace('"P"', "P").replace('"KEYS"', "KEYS")), dims=sizes)
+        (op,) = (o for o in trace.ops if o.name.endswith("GroupQueryAttention"))
+        assert op.flops == 4 * expected * 37, (total, keys)
+        assert op.outputs[1].shape == (1, 2, expected, 8)
 
 
 BLOCKED = """g (float[1, 3, 16, 16] x) => (float[1, 4, 12] y)

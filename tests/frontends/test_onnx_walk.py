@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_models import save
 
 import simdevice as sd
-from simdevice.errors import SpecError, UncostedOperatorError
+from simdevice.errors import CaptureError, SpecError, UncostedOperatorError
 from simdevice.records import Op, Trace
 
 
@@ -198,6 +198,41 @@ def test_the_costliest_branch_is_shown_and_the_trace_says_so(walk: Any) -> None:
     trace = walk(BRANCHES)
     assert names(trace) == ["MatMul"]
     assert trace.origin.notes == ("If 'If_0': which branch runs follows from data; the costliest is shown",)
+
+
+UNRESOLVED = """g (bool c, float[4, 4] x) => (float[N, M] y)
+    { y = If<then_branch = t () => (float[N, M] a) { a = Relu(x) },
+             else_branch = e () => (float[N, M] b) { n = NonZero(x)  f = Cast<to = 1>(n)
+                                                           l = Transpose(f)  b = MatMul(f, l) }>(c) }"""
+
+
+def test_a_branch_that_is_not_shown_is_not_free_where_nobody_knows_its_work(walk: Any) -> None:
+    trace = walk(UNRESOLVED)
+    assert names(trace) == ["Relu", "If"]
+    assert trace.unknown().keys() == {"onnx.If"}
+    assert "the branch that is not shown may cost more" in trace.unknown()["onnx.If"]
+    assert "NonZero" in trace.unknown()["onnx.If"] or "MatMul" in trace.unknown()["onnx.If"]
+    # known, or the one that ran: no question
+    for how in ({"kwargs": {"c": np.array(True)}}, {"shapes": "run"}):
+        assert walk(UNRESOLVED, **how).unknown() == {}
+
+
+@pytest.mark.parametrize(
+    ("equation", "strange"), [("ij,jk->iz", "'z'"), ("i j , j k -> i y z", "'y', 'z'"), ("...j,jk->...x", "'x'")]
+)
+def test_an_index_that_is_in_no_operand_is_refused(walk: Any, equation: str, strange: str) -> None:
+    text = f'''g (float[3, 4] x, float[4, 5] w) => (float[N, M] y) {{ y = Einsum<equation = "{equation}">(x, w) }}'''
+    said = (
+        rf"^node 'Einsum_0' \(Einsum\): expected indices of its operands in the result of '{equation}', got {strange}$"
+    )
+    with pytest.raises(CaptureError, match=said.replace("...", r"\.\.\.")):
+        walk(text)
+
+
+def test_a_chain_of_products_in_an_einsum_is_two_products(walk: Any) -> None:
+    trace = walk("""g (float[100, 100] a, float[100, 100] b, float[100, 100] c) => (float[100, 100] y)
+        { y = Einsum<equation = "ij,jk,kl->il">(a, b, c) }""")
+    assert trace.flops == 2 * 2 * 100**3
 
 
 @pytest.mark.parametrize(("condition", "expected"), [(True, "MatMul"), (False, "Relu")])

@@ -1,7 +1,7 @@
 """The one home of the formulas: shapes in, a Cost with its products out. Dialects (aten, onnx) are tables of names
 over it; a formula knows no operator's name."""
 
-from simdevice.costs.arithmetic import attention, convolution, linalg, products, recurrent, sampling
+from simdevice.costs.arithmetic import attention, convolution, einsum, linalg, products, recurrent, sampling
 from simdevice.costs.arithmetic.basics import ceil_log2, contraction, elements, lookup, moved, split_evenly, unknown
 from simdevice.costs.arithmetic.passes import (
     MERGE,
@@ -30,6 +30,7 @@ __all__ = [
     "contraction",
     "convolution",
     "creation",
+    "einsum",
     "elements",
     "elementwise",
     "fourier",

@@ -9,6 +9,7 @@ dQ = dS K, dK = dS^T Q; S is computed again rather than kept. That is five produ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simdevice.costs.arithmetic.basics import Place, contraction, product_of
@@ -65,14 +66,18 @@ def attend(
     *,
     extras: tuple[Extra, ...] = (),
     beside: Place = (),
+    read: Mapping[int, int] | None = None,
 ) -> Cost:
-    """Reads query, key, value (a cache included) and what lies `beside` (a bias), and writes the first output."""
+    """Reads query, key, value (a cache included) and what lies `beside` (a bias), and writes the first output; `read`
+    says how many bytes of an input, where that is not all."""
     used: set[int] = set()
     for places in (query, key, value, beside):
         used |= {places} if isinstance(places, int) else set(places)
     unread = {i: 0 for i in range(len(signature.inputs)) if i not in used}
     products = attended(signature, h, query, key, value, 0)
-    return contraction(signature, "attention", products, (h.softmax, *extras), read=unread, written=1)
+    return contraction(
+        signature, "attention", products, (h.softmax, *extras), read=unread | dict(read or {}), written=1
+    )
 
 
 def gradients(signature: Signature, h: Heads) -> Cost:

@@ -16,6 +16,8 @@ __all__ = [
     "lookup",
     "moved",
     "product_of",
+    "read_partly",
+    "rows_of",
     "split_evenly",
     "unknown",
     "values_per_element",
@@ -67,6 +69,18 @@ def lookup(signature: Signature, picked: int, *, table: int = 0, flops: int = 0,
         bytes_written=sum(t.nbytes for t in signature.outputs),
         weight_bytes=(rows if source.is_weight else 0) + sum(t.nbytes for t in others if t.is_weight),
     )
+
+
+def rows_of(table: TensorSpec, rows: int) -> int:
+    """Bytes of so many of a table's rows; as many as it has is the most that can be read."""
+    return nbytes((min(rows, table.shape[0]), *table.shape[1:]), table.dtype)
+
+
+def read_partly(signature: Signature, cost: Cost, read: Mapping[int, int]) -> Cost:
+    """A pass's cost where it reads only so many bytes of some inputs, by their places."""
+    bytes_of = {i: t.nbytes for i, t in enumerate(signature.inputs)} | dict(read)
+    weights = sum(bytes_of[i] for i, t in enumerate(signature.inputs) if t.is_weight)
+    return replace(cost, bytes_read=sum(bytes_of.values()), weight_bytes=weights)
 
 
 def values_per_element(tensor: TensorSpec) -> int:

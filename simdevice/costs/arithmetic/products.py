@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from simdevice.costs.arithmetic.basics import contraction, elements, product_of, split_evenly, values_per_element
@@ -10,7 +10,6 @@ from simdevice.records import INSIDE, Cost, Extra, Product, Signature, TensorSpe
 
 __all__ = [
     "dims_of",
-    "einsum",
     "grouped",
     "grouped_gradients",
     "linear",
@@ -154,24 +153,6 @@ def matmul_gradients(signature: Signature, mask: tuple[bool, bool]) -> Cost:
     if mask[1]:
         products.append(product_of(signature, (batch, k, m, n), 1, 0, _next(outs)))
     return contraction(signature, "matmul", products)
-
-
-def einsum(signature: Signature, sizes: Mapping[str, int], terms: list[list[str]], result: list[str]) -> Cost:
-    """Two operands whose common indices are summed: indices of both and the result are batch, of one and the result
-    rows or columns, and every summed one is depth."""
-    left, right, kept = (set(names) for names in (*terms, result))
-
-    def size(names: set[str]) -> int:
-        return prod(sizes[name] for name in names)
-
-    everything = left | right
-    dims = (
-        size(left & right & kept),
-        size((left - right) & kept),
-        size(everything - kept),
-        size((right - left) & kept),
-    )
-    return contraction(signature, "matmul", [product_of(signature, dims, 0, 1, 0)])
 
 
 def affine_grid(signature: Signature, theta: TensorSpec) -> Cost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simdevice.records import Signature, TensorSpec
 
-__all__ = ["microsoft", "ml", "named", "onnx", "places"]
+__all__ = ["microsoft", "ml", "named", "number", "onnx", "places"]
 
 
 def onnx(names: str) -> tuple[str, ...]:
@@ -30,3 +30,10 @@ def named(signature: Signature) -> dict[str, TensorSpec]:
 def places(signature: Signature) -> dict[str, int]:
     """Where each input stands, by its formal name; needs the attribute "given"."""
     return {name: i for i, name in enumerate(signature.attribute("given", ()))}
+
+
+def number(signature: Signature, name: str) -> int | None:
+    """A declared attribute that holds one whole number; None where its contents are unknown."""
+    value = signature.attribute(name)
+    value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    return int(value) if isinstance(value, (int, float)) else None

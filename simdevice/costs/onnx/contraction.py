@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from simdevice.costs.arithmetic import contraction, elementwise, movement, products, unknown
+from simdevice.costs.arithmetic import einsum as formula
+from simdevice.costs.arithmetic import products, unknown
 from simdevice.costs.arithmetic.products import dims_of
 from simdevice.costs.onnx._common import microsoft, onnx, places
-from simdevice.costs.registry import register, streamed
-from simdevice.records import Cost, Extra, Signature, TensorSpec
+from simdevice.costs.registry import register
+from simdevice.records import Cost, Signature, TensorSpec
 
 __all__: list[str] = []
 
@@ -97,12 +96,15 @@ def packed_product(signature: Signature) -> Cost:
     return products.linear(signature, depth=depth, packed=True, bias="bias" in places(signature))
 
 
+@register("com.microsoft.MatMulFpQ4")
+def blob_product(signature: Signature) -> Cost:
+    """B is a blob of 4-bit blocks, each with its scale; `B_shape` says its (K, N)."""
+    return products.linear(signature, packed=True)
+
+
 @register("onnx.Einsum", attributes=("equation",))
 def einsum(signature: Signature) -> Cost:
-    """Every combination of all indices multiplies its operands once, and adds up where an index is summed.
-
-    Two operands with a summed index are a matrix product: 2 per combination. One operand is a sum, or moved.
-    """
+    """Pair by pair from the left; an equation that doesn't fit its operands is unknown."""
     terms = _terms(signature.attribute("equation", ""), signature.inputs)
     if terms is None:
         return unknown(signature, "an equation that doesn't fit its operands")
@@ -111,22 +113,14 @@ def einsum(signature: Signature) -> Cost:
     for term, tensor in zip(names, signature.inputs, strict=True):
         for name, size in zip(term, tensor.shape, strict=True):
             sizes[name] = size if sizes.get(name, 1) == 1 else sizes[name]
-    combinations, operands = prod(sizes.values()), len(names)
-    summed = combinations > sum(t.numel for t in signature.outputs)
-    if operands == 1:
-        return streamed(signature, "reduction", combinations) if summed else movement(signature)
-    if not summed:
-        return elementwise(signature, operands - 1)
-    if operands == 2:
-        return products.einsum(signature, sizes, names, result)
-    return contraction(signature, "matmul", (), [Extra(f"product of {operands}", operands * combinations, staged=True)])
+    return formula.einsum(signature, sizes, names, result)
 
 
 def _terms(equation: str, inputs: tuple[TensorSpec, ...]) -> tuple[list[list[str]], list[str]] | None:
     """The indices of each operand and of the result; "..." stands for as many as are left, counted from the right."""
     written, arrow, kept = equation.replace(" ", "").partition("->")
     terms = written.split(",")
-    if len(terms) != len(inputs):
+    if len(terms) != len(inputs) or set(kept) - set(written):
         return None
     names = []
     for term, tensor in zip(terms, inputs, strict=True):

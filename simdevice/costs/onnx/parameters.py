@@ -7,8 +7,13 @@ __all__ = ["PARAMETERS"]
 _AXES = {1: "axes"}
 
 PARAMETERS: dict[str, dict[int, str]] = {
+    "com.microsoft.Attention": {6: "past_sequence_length"},
     "com.microsoft.CropAndResize": {3: "crop_size"},
+    "com.microsoft.DecoderMaskedMultiHeadAttention": {7: "past_sequence_length", 8: "beam_width"},
+    "com.microsoft.DecoderMaskedSelfAttention": {6: "past_sequence_length", 7: "beam_width"},
     "com.microsoft.ExpandDims": {1: "axis"},
+    "com.microsoft.GroupQueryAttention": {6: "total_sequence_length"},
+    "com.microsoft.MatMulFpQ4": {2: "B_shape"},
     "com.microsoft.Pad": {1: "pads", 2: "value"},
     "com.microsoft.Trilu": {1: "k"},
     "onnx.AffineGrid": {1: "size"},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from simdevice.costs.arithmetic import elementwise, free
-from simdevice.costs.onnx._common import microsoft, ml, onnx
+from simdevice.costs.arithmetic.basics import read_partly, rows_of
+from simdevice.costs.onnx._common import microsoft, ml, named, onnx, places
 from simdevice.costs.registry import register
 from simdevice.records import Cost, Signature
 
@@ -56,8 +57,25 @@ TWO_STEPS = ("onnx.SwiGLU", *microsoft("BiasAdd BiasGelu BiasSplitGelu"), *ml("S
 
 register(*TWO_STEPS)(partial(elementwise, per_element=2))
 
-register("onnx.RotaryEmbedding", "com.microsoft.RotaryEmbedding")(partial(elementwise, per_element=3))
-"""x * cos + rotated x * sin: two products and a sum per element."""
+
+@register("onnx.RotaryEmbedding", "com.microsoft.RotaryEmbedding", attributes=("given", "num_heads"))
+def rotary(signature: Signature) -> Cost:
+    """x * cos + rotated x * sin: two products and a sum for each element that is turned; a head's elements beyond twice
+    the tables' width pass through. With positions, each picks a row of both tables; without, tables are read whole."""
+    tensors, stands = named(signature), places(signature)
+    source, table = signature.inputs[0], tensors["cos_cache"]
+    width, heads = 2 * table.shape[-1], signature.attribute("num_heads")
+    if len(source.shape) == 4:
+        head = source.shape[-1]
+    else:
+        head = source.shape[-1] // heads if heads else width
+    turned = source.numel // max(head, 1) * min(width, head)
+    whole = elementwise(signature, 0, more=3 * turned)
+    if "position_ids" not in stands:
+        return whole
+    picked = source.shape[0] * source.shape[2 if len(source.shape) == 4 else 1]
+    rows = {stands[name]: rows_of(tensors[name], picked) for name in ("cos_cache", "sin_cache")}
+    return read_partly(signature, whole, rows)
 
 
 @register("onnx.Dropout", attributes=("training_mode",))

@@ -20,7 +20,7 @@ from simdevice.frontends.base import Workload
 from simdevice.frontends.describe import device_of, title, with_path
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import profiled
-from simdevice.frontends.onnx.dims import bind
+from simdevice.frontends.onnx.dims import bind, sized, sizes_of
 from simdevice.frontends.onnx.files import IN_MEMORY, copied, drop_contents, graphs, load
 from simdevice.frontends.onnx.marks import read_marks
 from simdevice.frontends.onnx.nodes import listed, protos_of
@@ -148,7 +148,7 @@ def _walk(
         constants_are_weights=weights is None,
         profile=profile,
         scopes=scopes,
-        declared=cache(partial(_declared, model)),
+        declared=cache(partial(_declared, model, sizes_of(graph, bound))),
         used=_used(model),
         numbers={proto.name: number for number, proto in enumerate(protos_of(graph))},
     )
@@ -187,11 +187,11 @@ def _used(model: ModelProto) -> frozenset[str]:
     return frozenset(names)
 
 
-def _declared(model: ModelProto) -> dict[str, TypeProto]:
-    """What the file and ONNX's inference over the whole graph say of values. Asked for only where a node doesn't tell:
-    on a damaged file that inference may never end, or end the process."""
+def _declared(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, TypeProto]:
+    """What the file and ONNX's inference over the whole graph say of values, for dimensions of these sizes. Asked for
+    only where a node doesn't tell: on a damaged file that inference may never end, or end the process."""
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # an operator it fails on; the walk goes on without it
         inferred = model
-    return {v.name: v.type for v in (*inferred.graph.value_info, *inferred.graph.output)}
+    return {v.name: sized(v.type, sizes) for v in (*inferred.graph.value_info, *inferred.graph.output)}

@@ -37,7 +37,11 @@ def take(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], e
 
 
 def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], env: Environment) -> list[Value]:
-    """1. The branch a known condition chooses. 2. The one that ran. 3. The costliest (FLOPs, then bytes), noted."""
+    """1. The branch a known condition chooses. 2. The one that ran. 3. The costliest (FLOPs, then bytes), noted.
+
+    Where a branch that is not shown holds work that nobody knows, what the operator costs is a lower bound: a row of
+    its own says so, without bytes.
+    """
     branches: dict[bool, GraphProto] = {
         True: attribute(node, "then_branch"),
         False: attribute(node, "else_branch"),
@@ -58,8 +62,12 @@ def _if(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], en
             outputs = walker.walk(body, env, [])
         walked.append((branch, outputs))
     branch, outputs = max(walked, key=lambda f: walker.emitter.weigh(f[0]))
+    hidden = [reason for other, _ in walked if other is not branch for reason in walker.emitter.unknowns(other)]
     walker.emitter.extend(branch)
     walker.emitter.note(f"If {node.name!r}: which branch runs follows from data; the costliest is shown")
+    if hidden and not walker.emitter.unknowns(branch):
+        reason = f"node {node.name!r} (If): the branch that is not shown may cost more: {hidden[0]}"
+        walker.emitter.unresolved(canonical_name(node), [], [], reason)
     return outputs
 
 

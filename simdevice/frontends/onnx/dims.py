@@ -8,12 +8,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnx import GraphProto, TensorShapeProto, ValueInfoProto
+from onnx import GraphProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from simdevice.errors import CaptureError, SpecError, UnknownNameError
 from simdevice.frontends.onnx.values import dtype_name
 
-__all__ = ["bind"]
+__all__ = ["bind", "sized", "sizes_of"]
 
 Shape = tuple[int, ...]
 
@@ -62,6 +62,27 @@ def bind(
         raise CaptureError(f"{path}: {len(missing)} {many} open: simacc trace {os.fspath(path)} {flags}")
     _check_types(graph.input, path)
     return bound
+
+
+def sizes_of(graph: GraphProto, bound: Mapping[str, Shape | None]) -> dict[str, int]:
+    """What each dimension's name stands for, once the inputs have their shapes."""
+    sizes: dict[str, int] = {}
+    for value in graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, bound.get(value.name) or (), strict=False):
+            if dim.dim_param:
+                sizes.setdefault(dim.dim_param.strip(), size)
+    return sizes
+
+
+def sized(proto: TypeProto, sizes: Mapping[str, int]) -> TypeProto:
+    """A type with the dimensions that these names settle, computed ones ("past + new") included."""
+    own = TypeProto()
+    own.CopyFrom(proto)
+    for dim in own.tensor_type.shape.dim if own.HasField("tensor_type") else ():
+        name = dim.dim_param.strip()
+        if name and all(part in sizes for part in _names(name)):
+            dim.dim_value = max(_size(name, sizes), 0)
+    return own
 
 
 _OPERATIONS: dict[type, Callable[[int, int], int]] = {

@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TypeProto, defs, helper, numpy_helper, shape_inference
 
-from simdevice.frontends.onnx.nodes import canonical_name, domain_of
+from simdevice.errors import CaptureError
+from simdevice.frontends.onnx.nodes import attribute, canonical_name, domain_of
 from simdevice.frontends.onnx.operators import Contributed, asked, known
 from simdevice.frontends.onnx.operators.base import Results
 from simdevice.frontends.onnx.values import Value, elem_type, number_of
@@ -41,7 +42,13 @@ class Schemas:
 
 
 def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> tuple[list[TypeProto | None], str]:
-    """One type per output (None: nothing is known) and, where some shape is open, why."""
+    """One type per output (None: nothing is known) and, where some shape is open, why.
+
+    Raises:
+        CaptureError: an equation that no operands can fit.
+    """
+    if canonical_name(node) == "onnx.Einsum":
+        _check_indices(node)
     schema, operator = schemas.of(node), known(node)
     if schema is None and operator is not None and operator.twin:
         return _as_twin(node, inputs, schemas, operator)
@@ -65,6 +72,18 @@ def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> 
     if repair is not None:
         repair(node, inputs, protos)
     return _merged(protos, told), DATA_DECIDES
+
+
+def _check_indices(node: NodeProto) -> None:
+    """Einsum's result has no index that is in no operand: no runtime takes such a file."""
+    equation = attribute(node, "equation", b"").decode(errors="replace")
+    operands, _, result = equation.partition("->")
+    strange = sorted(set(result) - set(operands) - {" ", "."})
+    if strange:
+        raise CaptureError(
+            f"node {node.name!r} (Einsum): expected indices of its operands in the result of {equation!r}, "
+            f"got {', '.join(map(repr, strange))}"
+        )
 
 
 def _merged(protos: list[TypeProto | None], told: Results | None) -> list[TypeProto | None]:

@@ -136,11 +136,14 @@ class GraphWalker:
         seen = self.profile.outputs(node) if self.profile is not None else None
         protos, reason = shapes.infer(node, inputs, self.schemas)
         blocked = next((v.reason for v in inputs if v is not None and not _usable(v)), "")
+        operator = known(node)
+        bounds = operator.stated if operator is not None else ()
         outputs = []
-        for name, proto in zip(node.output, protos, strict=False):
+        for index, (name, proto) in enumerate(zip(node.output, protos, strict=False)):
             value = self._typed(proto)
-            if not _usable(value) and name in self._declared():
-                value = self._typed(self._declared()[name])
+            if (not _usable(value) or index in bounds) and name in self._declared():
+                stated = self._typed(self._declared()[name])
+                value = stated if _usable(stated) or not _usable(value) else value
             if not value.resolved:
                 value.reason = blocked or f"node {node.name!r} ({node.op_type}): {reason or shapes.DATA_DECIDES}"
             outputs.append(value)

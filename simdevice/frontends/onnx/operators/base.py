@@ -36,13 +36,15 @@ Rule = Callable[[NodeProto, Sequence[Value | None]], Results]
 @dataclass(frozen=True, slots=True)
 class Contributed:
     """`inputs` are formal names (the last one repeats if `is_variadic`). Shapes come from a `rule`, or are those of
-    `twin`, the default operator of which this is a form, on the inputs numbered in `twin_inputs`."""
+    `twin`, the default operator of which this is a form, on the inputs numbered in `twin_inputs`. Of the outputs in
+    `stated` the rule knows a bound only, so that what the file says of them counts more."""
 
     inputs: tuple[str, ...] = ()
     rule: Rule | None = None
     twin: str = ""
     twin_inputs: tuple[int, ...] = ()
     is_variadic: bool = False
+    stated: tuple[int, ...] = ()
 
     def formal(self, index: int) -> str:
         """The name of an input; its number where there is none."""
@@ -51,10 +53,17 @@ class Contributed:
         return self.inputs[-1] if self.is_variadic else str(index)
 
 
-def operator(inputs: str, rule: Rule | None = None, *, twin: str = "", twin_inputs: Sequence[int] = ()) -> Contributed:
+def operator(
+    inputs: str,
+    rule: Rule | None = None,
+    *,
+    twin: str = "",
+    twin_inputs: Sequence[int] = (),
+    stated: Sequence[int] = (),
+) -> Contributed:
     """From names in a row, `*` behind one that repeats."""
     names = tuple(name.removesuffix("*") for name in inputs.split())
-    return Contributed(names, rule, twin, tuple(twin_inputs), inputs.endswith("*"))
+    return Contributed(names, rule, twin, tuple(twin_inputs), inputs.endswith("*"), tuple(stated))
 
 
 def asked(rule: Rule, node: NodeProto, inputs: Sequence[Value | None]) -> Results | None:

@@ -30,6 +30,15 @@ OPERATORS: dict[str, Contributed] = {
     "ComplexMulConj": operator("A B"),
     "ConvTransposeWithDynamicPads": operator("X W Pads B"),
     "CropAndResize": operator("X rois batch_indices crop_size"),
+    "DecoderMaskedMultiHeadAttention": operator(
+        "query key value mask_index attention_bias past_key past_value past_sequence_length beam_width "
+        "cache_indirection bias",
+        shapes.decoder_attention,
+    ),
+    "DecoderMaskedSelfAttention": operator(
+        "input weights bias mask_index past attention_bias past_sequence_length beam_width cache_indirection",
+        shapes.attention,
+    ),
     "DequantizeLinear": operator("x x_scale x_zero_point", shapes.dequantize),
     "DynamicQuantizeLSTM": operator(
         "X W R B sequence_lens initial_h initial_c P W_scale W_zero_point R_scale R_zero_point", shapes.lstm
@@ -59,18 +68,23 @@ OPERATORS: dict[str, Contributed] = {
         "query key value past_key past_value seqlens_k total_sequence_length cos_cache sin_cache position_ids "
         "attention_bias head_sink k_scale v_scale q_norm_weight k_norm_weight query_seqlens",
         shapes.group_query_attention,
+        stated=(1, 2),
     ),
     "Inverse": operator("X", shapes.same),
     "Irfft": operator("X", shapes.irfft),
     "IsAllFinite": operator("input*"),
+    "LinearAttention": operator("query key value past_state decay beta", shapes.linear_attention),
+    "LongformerAttention": operator("input weight bias mask global_weight global_bias global", shapes.same),
     "MatMulBnb4": operator("A B absmax", shapes.packed_product),
+    "MatMulFpQ4": operator("A B B_shape", shapes.blob_product),
     "MatMulInteger16": operator("A B"),
     "MatMulIntegerToFloat": operator("A B a_scale b_scale a_zero_point b_zero_point bias", shapes.to_float),
     "MatMulNBits": operator("A B scales zero_points g_idx bias", shapes.packed_product),
     "MaxpoolWithMask": operator("X M"),
     "MoE": operator(
         "input router_probs fc1_experts_weights fc1_experts_bias fc2_experts_weights fc2_experts_bias "
-        "fc3_experts_weights fc3_experts_bias"
+        "fc3_experts_weights fc3_experts_bias",
+        shapes.same,
     ),
     "MultiHeadAttention": operator(
         "query key value bias key_padding_mask attention_bias past_key past_value past_sequence_length "
@@ -119,7 +133,8 @@ OPERATORS: dict[str, Contributed] = {
         "input router_probs fc1_experts_weights fc1_scales fc1_experts_bias fc2_experts_weights fc2_scales "
         "fc2_experts_bias fc3_experts_weights fc3_scales fc3_experts_bias fc1_zero_points fc2_zero_points "
         "fc3_zero_points router_weights fc1_global_scale fc2_global_scale fc1_act_scale fc2_act_scale "
-        "fc1_act_block_scale fc2_act_block_scale"
+        "fc1_act_block_scale fc2_act_block_scale",
+        shapes.same,
     ),
     "QuantizeLinear": operator("x y_scale y_zero_point", shapes.quantize),
     "QuickGelu": operator("X", shapes.same),

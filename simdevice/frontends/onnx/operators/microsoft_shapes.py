@@ -17,17 +17,20 @@ from simdevice.frontends.onnx.operators.base import (
     value_at,
     windows,
 )
-from simdevice.frontends.onnx.values import Value
+from simdevice.frontends.onnx.values import Value, number_of
 
 __all__ = [
     "attention",
+    "blob_product",
     "concat",
+    "decoder_attention",
     "dequantize",
     "distances",
     "embedded_norm",
     "gathered_blocks",
     "group_query_attention",
     "irfft",
+    "linear_attention",
     "lstm",
     "multi_head_attention",
     "nhwc_convolution",
@@ -100,16 +103,61 @@ def to_float(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
 
 
 def attention(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
-    """input (batch, length, K), weights (K, 3 * width)."""
+    """input (batch, length, K), weights (K, 3 * width); a buffer that past and present share keeps its length."""
     batch, length, _ = shape_at(inputs)
     width = shape_at(inputs, 1)[-1] // 3
     sizes = attribute(node, "qkv_hidden_sizes")
     dtype = "float32" if node.op_type == "QAttention" else dtype_at(inputs)
     results: Results = [((batch, length, sizes[2] if sizes else width), dtype)]
     heads = int(attribute(node, "num_heads", 1))
-    past = value_at(inputs, 4 if node.op_type == "Attention" else 8)
-    before = past.shape[3] if past is not None and past.shape else 0
-    return [*results, ((2, batch, heads, before + length, width // heads), dtype)]
+    past = value_at(inputs, 8 if node.op_type == "QAttention" else 4)
+    return [*results, ((2, batch, heads, _present(node, past, 3, length), width // heads), dtype)]
+
+
+def _present(node: NodeProto, past: Value | None, axis: int, length: int) -> int:
+    """Keys of a cache and new ones."""
+    cached = past.shape[axis] if past is not None and past.shape else 0
+    return cached if cached and attribute(node, "past_present_share_buffer", 0) else cached + length
+
+
+def decoder_attention(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
+    """query (batch, 1, width), or packed with key and value; a cross attention's keys (batch, heads, length, width)."""
+    batch, length, wide = shape_at(inputs)
+    heads = int(attribute(node, "num_heads", 1))
+    key, value, past = value_at(inputs, 1), value_at(inputs, 2), value_at(inputs, 5)
+    dtype = dtype_at(inputs)
+    if key is None:
+        past_value = value_at(inputs, 6)
+        value_wide = heads * past_value.shape[-1] if past_value is not None and past_value.shape else wide // 3
+        width = (wide - value_wide) // 2 // heads
+    else:
+        values = value.shape if value is not None and value.shape else shape_at(inputs, 1)
+        value_wide = values[1] * values[3] if len(values) == 4 else values[-1]
+        width = wide // heads
+    keys = shape_at(inputs, 1)[2] if key is not None and len(shape_at(inputs, 1)) == 4 else None
+    total = keys if keys is not None else _present(node, past, 2, length)
+    present, scores = ((batch, heads, total, width), dtype), ((batch, heads, length, total), dtype)
+    return [((batch, length, value_wide), dtype), present, ((batch, heads, total, value_wide // heads), dtype), scores]
+
+
+def linear_attention(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
+    """query (batch, steps, heads * d), value (batch, steps, kv heads * dv); states of a window of steps."""
+    batch, steps, wide = shape_at(inputs)
+    heads, kv_heads = int(attribute(node, "q_num_heads")), int(attribute(node, "kv_num_heads"))
+    width, value_width = wide // heads, shape_at(inputs, 2)[-1] // kv_heads
+    past = value_at(inputs, 3)
+    state = (batch, kv_heads, width, value_width)
+    window = int(attribute(node, "state_window", 0))
+    kept = ((window, *state) if window else state, past.dtype if past is not None else dtype_at(inputs))
+    return [((batch, steps, max(heads, kv_heads) * value_width), dtype_at(inputs)), kept]
+
+
+def blob_product(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
+    """B's own shape (K, N) is the third input's contents."""
+    shape = value_at(inputs, 2)
+    if shape is None or shape.data is None:
+        raise LookupError(2)
+    return [((*shape_at(inputs)[:-1], int(shape.data[-1])), dtype_at(inputs))]
 
 
 def multi_head_attention(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
@@ -132,14 +180,18 @@ def multi_head_attention(node: NodeProto, inputs: Sequence[Value | None]) -> Res
 
 
 def group_query_attention(node: NodeProto, inputs: Sequence[Value | None]) -> Results:
+    """Present is as long as past and new keys together, or as the past where both share a buffer: as long as
+    total_sequence_length and not shorter than past (onnxruntime/contrib_ops/cpu/bert/group_query_attention_helper.h).
+    Without it a bound: as long as the past or the new keys."""
     batch, length, wide = shape_at(inputs)
     heads = int(attribute(node, "num_heads", 1))
     kv_heads = int(attribute(node, "kv_num_heads", heads))
     packed = value_at(inputs, 1) is None
     width = wide // (heads + 2 * kv_heads) if packed else wide // heads
-    past = value_at(inputs, 3)
-    keys = max(length, past.shape[2] if past is not None and past.shape else 0)
-    present = ((batch, kv_heads, keys, width), dtype_at(inputs))
+    past, total = value_at(inputs, 3), number_of(value_at(inputs, 6))
+    cached = past.shape[2] if past is not None and past.shape else 0
+    dtype = past.dtype if past is not None else dtype_at(inputs)
+    present = ((batch, kv_heads, max(total or length, cached), width), dtype)
     return [((batch, length, heads * width), dtype_at(inputs)), present, present]
 
 
