@@ -27,7 +27,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "support vectors are in attributes: how many there are is no shape": tuple(
         f"ai.onnx.ml.{name}" for name in ("SVMClassifier", "SVMRegressor")
     ),
-    "how many tokens attend to all others is data": microsoft("LongformerAttention QOrderedLongformerAttention"),
+    "how many tokens attend to all others is data": microsoft("LongformerAttention"),
     "a search: how many steps it takes is data": microsoft("BeamSearch GreedySearch Sampling WhisperBeamSearch"),
     "packed sequences: their lengths are data, not shapes": microsoft(
         "PackedAttention PackedMultiHeadAttention PagedAttention"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +83,8 @@ class Value:
     initializers, constants and shapes alone, so a runtime computes it once, at load. `data` holds the
     contents where they are known and small; that doesn't make a value constant (a given input has
     contents too). A sequence or optional has `items` (None: unknown how many) and no tensor of its own.
+    What was dequantised knows the tensor it is `stored` as, with its `scales`, and what is `waiting` to become a row
+    when the floats are wanted; a result of a quantised operator (`is_result`) is stored only.
     """
 
     shape: tuple[int, ...] | None = None
@@ -94,6 +97,10 @@ class Value:
     is_sequence: bool = False
     reason: str = ""
     proto: TypeProto | None = field(default=None, repr=False)
+    stored: Value | None = field(default=None, repr=False)
+    scales: list[Value] = field(default_factory=list, repr=False)
+    waiting: Callable[[], None] | None = field(default=None, repr=False)
+    is_result: bool = False
 
     @property
     def resolved(self) -> bool:

@@ -14,10 +14,11 @@ from simdevice.costs.onnx.unknown import UNKNOWN
 from simdevice.errors import CaptureError, SimdeviceError
 from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
-from simdevice.frontends.onnx import control, fold, sequences, shapes
-from simdevice.frontends.onnx.nodes import canonical_name, executed, scope_of
+from simdevice.frontends.onnx import control, fold, quantized, sequences, shapes
+from simdevice.frontends.onnx.nodes import canonical_name, executed, reads, scope_of
 from simdevice.frontends.onnx.operators import known
 from simdevice.frontends.onnx.profiled import Profile
+from simdevice.frontends.onnx.quantized import Readers
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import Value, dtype_name, of_array, of_tensor, shape_of, tensors_of
 
@@ -60,7 +61,7 @@ class GraphWalker:
         self._scopes, self._numbers = scopes, numbers or {}
         self.turns = 0
         """Turns of loops walked so far."""
-        self._needed: dict[int, tuple[GraphProto, list[NodeProto]]] = {}  # a kept graph keeps its id
+        self._needed: dict[int, tuple[GraphProto, list[NodeProto], Readers]] = {}  # a kept graph keeps its id
 
     def fresh(self, shape: tuple[int, ...] | None, dtype: str, **known: Any) -> Value:
         """A value of its own storage."""
@@ -77,12 +78,15 @@ class GraphWalker:
                 own[tensor.name] = of_tensor(tensor, self.emitter.storage(), is_weight=self._constants_are_weights)
         for sparse in graph.sparse_initializer:
             own[sparse.values.name] = self._sparse(sparse)
-        for node in self._executed(graph):
+        nodes, readers = self._executed(graph)
+        for node in nodes:
             with self.emitter.at(self._numbers.get(node.name, -1)):
-                self.node(node, env)
+                self.node(node, env, readers)
+        for result in graph.output:
+            quantized.flush(env.get(result.name))
         return [env[o.name] if o.name in env else Value(reason="it is never computed") for o in graph.output]
 
-    def node(self, node: NodeProto, env: Environment) -> None:
+    def node(self, node: NodeProto, env: Environment, readers: Readers) -> None:
         """Take one node: bind its outputs, and emit a row unless it is folded or free of shape."""
         inputs = [_found(name, env) if name else None for name in node.input]
         try:
@@ -90,11 +94,16 @@ class GraphWalker:
                 self.emitter.mark("folded")
                 outputs = [self._constant(node)]
             elif control.handles(node):
+                for name in reads(node):
+                    quantized.flush(env.get(name))
                 outputs = control.take(self, node, inputs, env)
             elif sequences.handles(node, inputs):
+                for value in inputs:
+                    quantized.flush(value)
                 outputs = sequences.take(self, node, inputs)
             else:
-                outputs = self._operator(node, inputs)
+                as_quantised = quantized.take(self, node, inputs, env, readers)
+                outputs = as_quantised if as_quantised is not None else self._operator(node, inputs)
         except SimdeviceError:
             raise
         except Exception as error:  # a file may hold anything, a body without its graph for one
@@ -116,7 +125,20 @@ class GraphWalker:
         dtype = dtype_name(tensor.values.data_type)
         return self.fresh(tuple(tensor.dims), dtype, is_weight=self._constants_are_weights, constant=True)
 
+    def waiting(self, node: NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> Callable[[], None]:
+        """What makes this node's row, later."""
+        number = self.emitter.node
+
+        def emit() -> None:
+            with self.emitter.at(number):
+                self.emit(node, inputs, outputs)
+
+        return emit
+
     def _operator(self, node: NodeProto, inputs: list[Value | None]) -> list[Value]:
+        if canonical_name(node) not in fold.QUESTIONS:
+            for value in inputs:
+                quantized.flush(value)
         outputs = self.types(node, inputs)
         if fold.is_foldable(node, inputs) or canonical_name(node) in fold.QUESTIONS:
             return self._folded(node, inputs, outputs)
@@ -260,12 +282,13 @@ class GraphWalker:
             out.append((key, values.get(key)))
         return tuple(out)
 
-    def _executed(self, graph: GraphProto) -> list[NodeProto]:
-        """The nodes that some output of the graph needs, in order."""
+    def _executed(self, graph: GraphProto) -> tuple[list[NodeProto], Readers]:
+        """The nodes that some output of the graph needs, in order, and who reads each name."""
         known = self._needed.get(id(graph))
         if known is None:
-            known = self._needed[id(graph)] = (graph, executed(graph))
-        return known[1]
+            nodes = executed(graph)
+            known = self._needed[id(graph)] = (graph, nodes, quantized.readers_of(graph, nodes))
+        return known[1:]
 
 
 _REFUSED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
