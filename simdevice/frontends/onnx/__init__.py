@@ -24,6 +24,7 @@ from simdevice.frontends.onnx.dims import bind, sized, sizes_of
 from simdevice.frontends.onnx.files import IN_MEMORY, copied, drop_contents, graphs, load
 from simdevice.frontends.onnx.marks import read_marks
 from simdevice.frontends.onnx.nodes import listed, protos_of
+from simdevice.frontends.onnx.operators.blocked import block_of
 from simdevice.frontends.onnx.sequences import contents, held_by
 from simdevice.frontends.onnx.shapes import Schemas
 from simdevice.frontends.onnx.values import SMALL, dtype_name
@@ -144,7 +145,7 @@ def _walk(
         drop_contents(model)
     walker = GraphWalker(
         emitter,
-        Schemas(opsets),
+        Schemas(opsets, block=block_of(graph)),
         constants_are_weights=weights is None,
         profile=profile,
         scopes=scopes,

@@ -10,7 +10,7 @@ from onnx import NodeProto, TypeProto, defs, helper, numpy_helper, shape_inferen
 
 from simdevice.errors import CaptureError
 from simdevice.frontends.onnx.nodes import attribute, canonical_name, domain_of
-from simdevice.frontends.onnx.operators import Contributed, asked, known
+from simdevice.frontends.onnx.operators import Contributed, asked, blocked, known
 from simdevice.frontends.onnx.operators.base import Results
 from simdevice.frontends.onnx.values import Value, elem_type, number_of
 
@@ -20,11 +20,16 @@ DATA_DECIDES = "how large its result is follows from data"
 NO_SHAPE_RULE = "no shape rule for this operator"
 
 
-class Schemas:
-    """Operator schemas at a model's versions."""
+EARLIER = {"LayerNormalization": 17, "MeanVarianceNormalization": 9, "ThresholdedRelu": 10}
+"""Operators of the default domain that ONNX Runtime has at every version, and their first one in ONNX: its fusions
+write them into files below (onnxruntime/core/graph/contrib_ops/contrib_defs.cc)."""
 
-    def __init__(self, opsets: Mapping[str, int]) -> None:
-        self.opsets = dict(opsets)
+
+class Schemas:
+    """Operator schemas at a model's versions; `block` is how many channels are one where a file has them in blocks."""
+
+    def __init__(self, opsets: Mapping[str, int], *, block: int = 1) -> None:
+        self.opsets, self.block = dict(opsets), block
         self.imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
         self._known: dict[tuple[str, str], defs.OpSchema | None] = {}
 
@@ -34,6 +39,8 @@ class Schemas:
         if key not in self._known:
             domain = domain_of(node)
             version = self.opsets.get(domain, self.opsets.get(node.domain, 0))
+            if domain == "":
+                version = max(version, EARLIER.get(node.op_type, 0))
             try:
                 self._known[key] = defs.get_schema(node.op_type, version, domain)
             except defs.SchemaError:
@@ -53,6 +60,8 @@ def infer(node: NodeProto, inputs: Sequence[Value | None], schemas: Schemas) -> 
     if schema is None and operator is not None and operator.twin:
         return _as_twin(node, inputs, schemas, operator)
     told = asked(operator.rule, node, inputs) if operator is not None and operator.rule is not None else None
+    if told is not None and canonical_name(node) == blocked.INTO_BLOCKS:
+        told = blocked.filled(told, schemas.block)
     if schema is None:
         return _merged([None] * len(node.output), told), "" if told is not None else NO_SHAPE_RULE
     types = {n: v.type_proto() for n, v in zip(node.input, inputs, strict=False) if v is not None}
@@ -119,6 +128,13 @@ def _like_first(node: NodeProto, inputs: Sequence[Value | None], protos: list[Ty
         protos[0] = inputs[0].type_proto()
 
 
+def _dropout(node: NodeProto, inputs: Sequence[Value | None], protos: list[TypeProto | None]) -> None:
+    """Its inference passes over the mask's shape up to version 9 (onnx 1.23), which is the data's, as is its type."""
+    mask = protos[1] if len(protos) > 1 else None
+    if mask is not None and not mask.tensor_type.HasField("shape") and inputs[0] is not None and inputs[0].resolved:
+        protos[1] = inputs[0].type_proto()
+
+
 def _stft(node: NodeProto, inputs: Sequence[Value | None], protos: list[TypeProto | None]) -> None:
     """Its inference takes onesided=0 for the default (onnx 1.23); the operator's default is 1."""
     told = protos[0]
@@ -141,6 +157,7 @@ def _max_unpool(node: NodeProto, inputs: Sequence[Value | None], protos: list[Ty
 
 
 _REPAIRS: dict[str, Callable[[NodeProto, Sequence[Value | None], list[TypeProto | None]], None]] = {
+    "onnx.Dropout": _dropout,
     "onnx.GroupNormalization": _like_first,
     "onnx.MaxUnpool": _max_unpool,
     "onnx.MeanVarianceNormalization": _like_first,
