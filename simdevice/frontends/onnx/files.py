@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,12 +13,11 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner
-from onnx.external_data_helper import ExternalDataInfo
 
 from simdevice.errors import FileFormatError
 from simdevice.frontends.onnx.nodes import bodies, reads
-from simdevice.frontends.onnx.values import dtype_name
-from simdevice.records.dtypes import BITS
+from simdevice.frontends.onnx.stored import check, fetch
+from simdevice.frontends.onnx.wire import LARGE, skimmed
 
 __all__ = ["IN_MEMORY", "copied", "drop_contents", "graphs", "load", "prepared"]
 
@@ -29,18 +27,15 @@ IN_MEMORY = "the model"
 LARGEST = 2**31 - 1
 """Bytes of one protobuf message."""
 
-_DROP_ABOVE = 1 << 16
-"""Bytes of an initializer's contents beyond which a walk can't want them."""
-
 
 def load(path: str | os.PathLike[str], *, to_run: bool = False) -> ModelProto:
-    """The model of a file: weights in other files stay there, large ones in it are dropped (but `to_run`), functions
+    """The model of a file: large contents stay where they are, in it or in other files, small ones are read, functions
     of its own are inlined, and initializers are no inputs.
 
     Raises:
         FileFormatError: no such file, no ONNX file, a newer operator set, or weights that are not where it says.
     """
-    return _checked(_parse(Path(path)), path, to_run=to_run, folder=Path(path))
+    return _checked(_parse(Path(path), to_run=to_run), path, to_run=to_run, place=Path(path))
 
 
 def copied(model: ModelProto, *, to_run: bool = False) -> ModelProto:
@@ -51,21 +46,21 @@ def copied(model: ModelProto, *, to_run: bool = False) -> ModelProto:
     """
     own = ModelProto()
     own.CopyFrom(model)
-    return _checked(own, IN_MEMORY, to_run=to_run, folder=None)
+    return _checked(own, IN_MEMORY, to_run=to_run, place=None)
 
 
-def _checked(model: ModelProto, path: str | os.PathLike[str], *, to_run: bool, folder: Path | None) -> ModelProto:
+def _checked(model: ModelProto, path: str | os.PathLike[str], *, to_run: bool, place: Path | None) -> ModelProto:
     try:
         _check_version(model, path)
         for tensor in _tensors(model):
-            _check_contents(tensor, path)
-            if tensor.data_location == TensorProto.EXTERNAL and folder is not None:
-                _check_external(tensor, folder)
+            check(tensor, path)
+            if tensor.data_location == TensorProto.EXTERNAL and place is not None:
+                fetch(tensor, place)
         if not to_run:
             drop_contents(model)
         model = prepared(model)
-        is_text = all(isinstance(node.op_type, str) for _, graph in graphs(model.graph) for node in graph.node)
-    except UnicodeDecodeError:  # protobuf looks only when a name is asked for, and may give bytes
+        is_text = all(isinstance(name, str) for name in _names(model))
+    except (TypeError, UnicodeDecodeError):  # protobuf looks only when a name is asked for, and may give bytes
         is_text = False
     if not is_text:
         raise FileFormatError(f"{path} is damaged: a name in it is no UTF-8")
@@ -75,10 +70,10 @@ def _checked(model: ModelProto, path: str | os.PathLike[str], *, to_run: bool, f
 def drop_contents(model: ModelProto) -> None:
     """Forget the numbers of large tensors: a walk wants their types only."""
     for tensor in _tensors(model):
-        if len(tensor.raw_data) > _DROP_ABOVE:
+        if len(tensor.raw_data) > LARGE:
             tensor.ClearField("raw_data")
         for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
-            if len(getattr(tensor, name)) > _DROP_ABOVE // 4:
+            if len(getattr(tensor, name)) > LARGE // 4:
                 tensor.ClearField(name)
 
 
@@ -150,18 +145,20 @@ def graphs(graph: GraphProto, prefix: str = "") -> Iterator[tuple[str, GraphProt
             yield from graphs(body, f"{prefix}{name}/{attribute}/")
 
 
-def _parse(path: Path) -> ModelProto:
+def _parse(path: Path, *, to_run: bool) -> ModelProto:
+    model = ModelProto()
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            raise FileFormatError(
-                f"{path} has {size:,} bytes; one ONNX file holds at most 2 GB, its weights belong in a file beside it"
-            )
-        model = onnx.load_model(os.fspath(path), format="protobuf", load_external_data=False)
+        message = skimmed(path, to_run=to_run) if size <= LARGEST else b""
+        model.ParseFromString(message)
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except (DecodeError, UnicodeDecodeError):
+    except (DecodeError, ValueError):
         raise FileFormatError(f"{path} is damaged or no ONNX file: it can't be parsed") from None
+    if size > LARGEST:
+        raise FileFormatError(
+            f"{path} has {size:,} bytes; one ONNX file holds at most 2 GB, its weights belong in a file beside it"
+        )
     if not model.ir_version or not (model.graph.node or model.graph.output):
         raise FileFormatError(f"{path} is no ONNX file: it holds no graph")
     return model
@@ -190,41 +187,32 @@ def _check_version(model: ModelProto, path: Any) -> None:
         )
 
 
+def _names(model: ModelProto) -> Iterator[str]:
+    """What a walk looks things up by."""
+    yield from (entry.domain for entry in model.opset_import)
+    for _, graph in graphs(model.graph):
+        for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            yield value.name
+        for node in graph.node:
+            yield from (node.op_type, node.domain, *node.input, *node.output)
+            yield from (attribute.name for attribute in node.attribute)
+
+
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
     for _, graph in graphs(model.graph):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield from (sparse.values, sparse.indices)
         for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.TENSOR:
-                    yield attribute.t
+            yield from _held(node)
+    for function in model.functions:
+        for node in function.node:
+            yield from _held(node)
 
 
-def _check_contents(tensor: TensorProto, path: Any) -> None:
-    """Contents in the file are as many as its type says; a tensor may have none."""
-    if any(n < 0 for n in tensor.dims):
-        raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has dimensions {list(tensor.dims)}")
-    if not dtype_name(tensor.data_type):
-        raise FileFormatError(f"{path} is damaged: tensor {tensor.name!r} has element type {tensor.data_type}")
-    held, bits = len(tensor.raw_data), BITS.get(dtype_name(tensor.data_type), 0)
-    expected = -(-math.prod(tensor.dims) * bits // 8)
-    if held and bits and held != expected:
-        raise FileFormatError(
-            f"{path} is damaged: tensor {tensor.name!r} holds {held:,} bytes, its type needs {expected:,}"
-        )
-
-
-def _check_external(tensor: TensorProto, path: Path) -> None:
-    """The file must be there and long enough; it is not opened."""
-    info = ExternalDataInfo(tensor)
-    place = path.parent / info.location
-    try:
-        size = place.stat().st_size
-    except OSError:
-        raise FileFormatError(
-            f"{path} keeps {tensor.name!r} in {info.location!r}, which is missing from {path.parent}"
-        ) from None
-    end = (info.offset or 0) + (info.length or 0)
-    if size < end:
-        raise FileFormatError(f"{path}: {place} has {size:,} bytes, but {tensor.name!r} ends at {end:,}: damaged")
+def _held(node: NodeProto) -> Iterator[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.TENSOR:
+            yield attribute.t
+        elif attribute.type == AttributeProto.TENSORS:
+            yield from attribute.tensors

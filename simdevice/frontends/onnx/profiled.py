@@ -103,7 +103,7 @@ def run(model: ModelProto, inputs: Mapping[str, NDArray[Any]], path: str | None)
     options.log_severity_level = 4
     options.enable_profiling = True
     if path is not None:
-        folder = os.fspath(Path(path).resolve().parent)
+        folder = os.fspath(Path(path).absolute().parent)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     with tempfile.TemporaryDirectory(prefix="simacc-") as folder:
         options.profile_file_prefix = os.path.join(folder, "profile")
