@@ -70,10 +70,32 @@ class Emitter:
         """What became of the nodes taken so far."""
         return self._marks
 
+    @property
+    def storages(self) -> int:
+        """How many storages there are: the serial of the next one."""
+        return self._storages
+
+    @property
+    def size(self) -> int:
+        """How many rows there are where rows go now."""
+        return len(self._rows)
+
+    def rows(self, first: int) -> list[Row]:
+        """Those from the one with this number on."""
+        return self._rows[first:]
+
+    def extend_rows(self, rows: Sequence[Row]) -> None:
+        """Append rows of operators that have been called before."""
+        self._rows.extend(rows)
+
+    def reserve(self, count: int) -> int:
+        """The serial of the first of so many storages not seen before."""
+        self._storages += count
+        return self._storages - count
+
     def storage(self) -> int:
         """The serial of a storage not seen before."""
-        self._storages += 1
-        return self._storages - 1
+        return self.reserve(1)
 
     def add(self, signature: Signature, tensors: Sequence[int], *, phase: int = 0, scope: str = "") -> None:
         """Append one call with its input and output storages."""

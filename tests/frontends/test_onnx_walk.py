@@ -423,7 +423,7 @@ def test_a_sparse_constant_is_a_whole_tensor(walk: Any, tmp_path: Path) -> None:
 
 
 def test_loops_in_loops_end(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simdevice.frontends.onnx.control.ALL_TURNS", 10)
+    monkeypatch.setattr("simdevice.frontends.onnx.turns.ALL_TURNS", 10)
     trace = walk("""g (float[2] x) => (float[2] y, float[4, 2] z) <int64 n = {4}, bool c = {1}>
         { y, z = Loop(n, c, x)<body = b (int64 i, bool ci, float[2] v) => (bool co, float[2] vo, float[2] vs)
             { co = Identity(ci)
@@ -436,7 +436,7 @@ def test_loops_in_loops_end(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_loop_of_just_as_many_turns_is_whole(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simdevice.frontends.onnx.control.MOST_TURNS", 3)
+    monkeypatch.setattr("simdevice.frontends.onnx.turns.MOST_TURNS", 3)
     text = """g (float[2] x) => (float[2] y, float[N, 2] z) <int64 n = {COUNT}, bool c = {1}>
         { y, s = Loop(n, c, x)<body = b (int64 i, bool ci, float[2] v) => (bool co, float[2] vo, float[2] vs)
             { co = Identity(ci)  vo = Tanh(v)  vs = Exp(vo) }>  z = Neg(s) }"""

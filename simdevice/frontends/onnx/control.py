@@ -10,18 +10,13 @@ from onnx import GraphProto, NodeProto
 
 from simdevice.frontends.emitter import Branch
 from simdevice.frontends.onnx.nodes import attribute, canonical_name
+from simdevice.frontends.onnx.turns import Turns, allowed
 from simdevice.frontends.onnx.values import Value, number_of, sequence, truth_of
 
 if TYPE_CHECKING:
     from simdevice.frontends.onnx.walker import Environment, GraphWalker
 
-__all__ = ["MOST_TURNS", "handles", "take"]
-
-MOST_TURNS = 10_000
-"""Turns of one loop that are walked; beyond it the trace says how many are missing."""
-
-ALL_TURNS = 100_000
-"""Turns of all loops together, nested ones above all; beyond it every loop shows one turn, and the trace says so."""
+__all__ = ["handles", "take"]
 
 Handler = Callable[["GraphWalker", NodeProto, Sequence[Value | None], "Environment"], list[Value]]
 
@@ -83,26 +78,37 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         executed = walker.profile.executed(node)
         ran = ran // executed if executed else ran
     passes, first, is_cut = _passes_on(body), list(carried), False
+    total = ran if ran is not None else most if passes else None
+
+    def arguments(number: int | None, values: list[Value]) -> list[Value]:
+        counted = None if number is None else np.array(number, np.int64)
+        return [walker.fresh((), "int64", data=counted), *values]
+
+    turns = Turns(walker, node, body, env, arguments, counts=True)
     stacked: list[list[Value]] = []
     turn = 0
-    while turn < _allowed(walker, turn) and (turn < ran if ran is not None else truth_of(condition) is not False):
+    while turn < allowed(walker, turn) and (turn < ran if ran is not None else truth_of(condition) is not False):
         if ran is None and most is not None and turn >= most:
             break
-        number = walker.fresh((), "int64", data=np.array(turn, np.int64))
         entry = condition or walker.fresh((), "bool", data=np.array(True))
-        condition, *results = walker.walk(body, env, [number, entry, *carried])
-        carried, slices = results[: len(carried)], results[len(carried) :]
-        stacked.append(slices)
+        results = turns.walk(turn, [entry, *carried])
         turn += 1
-        walker.turns += 1
+        condition, carried, slices = results[0], results[1 : len(carried) + 1], results[len(carried) + 1 :]
+        stacked.append(slices)
         counted = most is not None and (passes or truth_of(condition) is not None)
         tested = most is None and not passes and truth_of(condition) is not None
         if ran is None and not counted and not tested:
             walker.emitter.note(f"Loop {node.name!r}: how often it runs follows from data; one turn is shown")
             is_cut = True
             break
-    total = ran if ran is not None else most if passes else None
-    if turn and turn >= _allowed(walker, turn) and turn != total and not is_cut:
+        if counted and most is not None:
+            times, results = turns.repeat(turn, most)
+            if times:
+                turn, total = turn + times, most
+                condition, carried = results[0], results[1 : len(carried) + 1]
+                stacked += [slices] * times
+                break
+    if turn and not is_cut and turn != total and (total is not None or turn >= allowed(walker, turn)):
         of_all = f" of its {total:,}" if total is not None else ""
         walker.emitter.note(f"Loop {node.name!r}: {turn:,}{of_all} turns are shown")
     if is_cut:
@@ -112,11 +118,6 @@ def _loop(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         return [*carried, *(_stack(walker, node, [], 0, 0) for _ in range(scans))]
     count = turn if total is None else total
     return [*carried, *(_stack(walker, node, list(column), 0, count) for column in zip(*stacked, strict=True))]
-
-
-def _allowed(walker: GraphWalker, turn: int) -> int:
-    """How many turns a loop may have that has had `turn`."""
-    return MOST_TURNS if walker.turns < ALL_TURNS else max(turn, 1)
 
 
 def _cut(node: NodeProto, before: list[Value], after: list[Value], scans: int) -> list[Value]:
@@ -171,13 +172,18 @@ def _scan(walker: GraphWalker, node: NodeProto, inputs: Sequence[Value | None], 
         states = [_slice(walker, v, 0) for v in states]
         sliced = [_slice(walker, v, 0) for v in sliced]
     turns = (sliced[0].shape or (0,))[in_axes[0]] if sliced else 0
+    parts = [_slice(walker, v, axis) for v, axis in zip(sliced, in_axes, strict=True)]
+    walked = Turns(walker, node, body, env, lambda _, values: [*values, *parts], counts=False)
     stacked: list[list[Value]] = []
-    while len(stacked) < turns * items and len(stacked) < _allowed(walker, len(stacked)):
-        parts = [_slice(walker, v, axis) for v, axis in zip(sliced, in_axes, strict=True)]
-        results = walker.walk(body, env, [*states, *parts])
+    while len(stacked) < turns * items and len(stacked) < allowed(walker, len(stacked)):
+        results = walked.walk(len(stacked), states)
         states, slices = results[: len(states)], results[len(states) :]
         stacked.append(slices)
-        walker.turns += 1
+        times, results = walked.repeat(len(stacked), turns * items)
+        if times:
+            states = results[: len(states)]
+            stacked += [slices] * times
+            break
     if len(stacked) < turns * items:
         walker.emitter.note(f"Scan {node.name!r}: {len(stacked):,} of its {turns * items:,} turns are shown")
     columns = list(zip(*stacked[: max(turns, 1)], strict=True)) or [()] * outputs

@@ -59,8 +59,8 @@ class GraphWalker:
         self._declared, self._used = declared, used
         self._constants_are_weights = constants_are_weights
         self._scopes, self._numbers = scopes, numbers or {}
-        self.turns = 0
-        """Turns of loops walked so far."""
+        self.turns = self.walked = self.repeated = 0
+        """Turns of loops walked so far, their nodes, and the rows of turns that were repeated."""
         self._needed: dict[int, tuple[GraphProto, list[NodeProto], Readers]] = {}  # a kept graph keeps its id
 
     def fresh(self, shape: tuple[int, ...] | None, dtype: str, **known: Any) -> Value:
