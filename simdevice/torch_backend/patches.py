@@ -15,7 +15,7 @@ import torch
 from torch._library.utils import RegistrationHandle
 from torch.nn.attention.flex_attention import flex_attention
 
-from simdevice.torch_backend import dlpack, presence, profiler_tables, scopes, sending
+from simdevice.torch_backend import dlpack, presence, profiler_tables, replicas, scopes, sending
 from simdevice.torch_backend.patch import Patch, Patches
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import PROCESS
@@ -144,6 +144,7 @@ ALL = (
     dlpack.AT_IMPORT,
     dlpack.PATCHES,
     sending.PATCHES,
+    replicas.PATCHES,
     Patches(
         (
             Patch(torch.nn.Module, "_apply", _marks_weights),

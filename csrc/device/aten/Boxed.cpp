@@ -220,7 +220,14 @@ class Kernel final : public c10::OperatorKernel {
   const Plan* plan_;
 };
 
+// Which devices make a composite more than one kernel.
+enum class Crossing : uint8_t {
+  kAny,     // all others than one simacc device: it copies
+  kSimacc,  // another simacc device: each list's tensors are computed where they are, and numbers may be on the host
+};
+
 // A composite whose tensors live on more devices than one is made of copies and kernels, not a kernel.
+template <Crossing crossing>
 class OneDeviceKernel final : public c10::OperatorKernel {
  public:
   explicit OneDeviceKernel(const Plan* plan) : plan_(plan) {}
@@ -229,10 +236,16 @@ class OneDeviceKernel final : public c10::OperatorKernel {
     std::optional<c10::Device> device;
     bool one = true;
     const auto meet = [&](c10::Device next) {
+      if (crossing == Crossing::kSimacc && next.type() != kDeviceType) {
+        return;
+      }
       one = one && next.type() == kDeviceType && (!device || *device == next);
       device = next;
     };
     for (const auto& argument : plan_->arguments) {
+      if (crossing == Crossing::kSimacc && device_count() == 1) {
+        break;
+      }
       devices_of(argument, (*stack)[stack->size() - plan_->argument_count + argument.index], meet);
     }
     if (one) {
@@ -358,8 +371,12 @@ void register_kernels() {
     }
     const bool names_device = std::any_of(
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
-    const bool crosses_links = (names_device && !direct) || plan->op.name == "aten._foreach_copy_";
-    library().impl(full_name.c_str() + 6, crosses_links ? boxed<OneDeviceKernel>(plan) : boxed<Kernel<>>(plan));
+    const bool copies = (names_device && !direct) || plan->op.name == "aten._foreach_copy_";
+    const bool lists = !direct && plan->op.name.rfind("aten._foreach_", 0) == 0;
+    library().impl(full_name.c_str() + 6,
+        copies      ? boxed<OneDeviceKernel<Crossing::kAny>>(plan)
+            : lists ? boxed<OneDeviceKernel<Crossing::kSimacc>>(plan)
+                    : boxed<Kernel<>>(plan));
   }
 }
 

@@ -228,6 +228,7 @@ PYBIND11_MODULE(_device, m) {
       .def("synchronize_all", &Recorder::synchronize_all)
       .def("forget_devices", &Recorder::forget_devices)
       .def("close", &Recorder::close)
+      .def("enter_thread", &Recorder::enter_thread)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)
       .def("unresolved_events", &Recorder::unresolved_events)
