@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._utils import _flatten_dense_tensors, _reorder_tensors_as, _take_tensors, _unflatten_dense_tensors
 from torch.cuda import nccl
 from torch.nn.parallel import DataParallel
 
@@ -17,21 +16,23 @@ from simdevice.torch_backend.process import PROCESS
 
 __all__ = ["PATCHES"]
 
+_utils: Any = torch._utils  # without types
+
 
 def _broadcast_coalesced(
     tensors: Sequence[torch.Tensor], devices: Sequence[int], buffer_size: int
 ) -> list[list[torch.Tensor]]:
     """Copies of all tensors on every device, in few large transfers; on their own device, they themselves."""
     out: list[list[torch.Tensor]] = [[] for _ in devices]
-    for part in _take_tensors(tensors, buffer_size):
-        flat = _flatten_dense_tensors(part)
+    for part in _utils._take_tensors(tensors, buffer_size):
+        flat = _utils._flatten_dense_tensors(part)
         for copies, device in zip(out, map(_simacc, devices), strict=True):
             own = part[0].device == device
             # `.data`: each has a version counter of its own, as without the buffer
             copies.extend(
-                t if own else t.data for t in (part if own else _unflatten_dense_tensors(flat.to(device), part))
+                t if own else t.data for t in (part if own else _utils._unflatten_dense_tensors(flat.to(device), part))
             )
-    return [list(_reorder_tensors_as(copies, tensors)) for copies in out]
+    return [list(_utils._reorder_tensors_as(copies, tensors)) for copies in out]
 
 
 def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
@@ -49,7 +50,7 @@ def _scatter(
     dim: int,
     streams: Sequence[torch.Stream | None] | None,
 ) -> list[torch.Tensor]:
-    chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+    chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else torch.split(tensor, list(chunk_sizes), dim)
     # streams order nothing here: a device has one queue
     return [chunk.to(_simacc(device), non_blocking=True) for chunk, device in zip(chunks, devices, strict=False)]
 
@@ -57,7 +58,7 @@ def _scatter(
 def _scatter_out(
     tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int, streams: Sequence[torch.Stream | None] | None
 ) -> list[torch.Tensor]:
-    chunks = tensor.split([t.size(dim) for t in out], dim)
+    chunks = torch.split(tensor, [t.size(dim) for t in out], dim)
     return [t.copy_(chunk, non_blocking=True) for t, chunk in zip(out, chunks, strict=True)]
 
 
@@ -70,7 +71,7 @@ def _gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None) 
 
 
 def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
-    parts = out.split([t.size(dim) for t in tensors], dim)
+    parts = torch.split(out, [t.size(dim) for t in tensors], dim)
     for index, (part, tensor) in enumerate(zip(parts, tensors, strict=True)):
         if part.shape != tensor.shape:
             raise RuntimeError(
@@ -145,5 +146,6 @@ PATCHES = Patches(
         *(Patch(vars(torch._C), ours.__name__, _on_simacc(ours)) for ours in _OURS),
         Patch(nccl, "is_available", _has_no_nccl),
         Patch(sys.modules[DataParallel.__module__], "parallel_apply", _records_replicas),
+        Patch(torch.nn.parallel, "parallel_apply", _records_replicas),
     )
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 
 import pytest
 import torch
@@ -51,7 +50,8 @@ def test_a_recording_has_what_the_replicas_threads_did():
 
 def test_the_function_and_the_host_as_output():
     x = torch.randn(5, 8)
-    out = data_parallel(model().to("simacc:0"), x.to("simacc:0"), [0, 1], output_device=-1)
+    with pytest.warns(FutureWarning, match="^Using -1 to represent CPU tensor is deprecated"):
+        out = data_parallel(model().to("simacc:0"), x.to("simacc:0"), [0, 1], output_device=-1)
     assert torch.equal(out, torch.cat([model()(part) for part in (x[:3], x[3:])]))
 
 
@@ -91,4 +91,11 @@ def test_a_replica_that_fails_says_where():
 
     with pytest.raises(KeyError, match="replica 1 on device 1"):
         nn.DataParallel(copy.deepcopy(nn.Sequential(Odd(), nn.Linear(1, 1))).to("simacc:0"))(torch.ones(2, 1))
-    assert sys.modules["torch.nn.parallel.data_parallel"].parallel_apply.__wrapped__ is nn.parallel.parallel_apply
+
+
+def test_replicas_that_the_program_applies_itself_are_recorded():
+    one = nn.Linear(8, 4).to("simacc:0")
+    inputs = [torch.ones(2, 8, device=f"simacc:{i}") for i in (0, 1)]
+    with torch.simacc.record() as rec:
+        nn.parallel.parallel_apply(nn.parallel.replicate(one, [0, 1]), inputs)
+    assert sorted(op.device_index for op in rec.trace.ops if op.name == "aten.addmm") == [0, 1]

@@ -1,6 +1,7 @@
 #include "Boxed.h"
 
 #include "../runtime/Generator.h"
+#include "Crossing.h"
 #include "HostCall.h"
 #include "Plan.h"
 #include "Refusals.h"
@@ -220,12 +221,6 @@ class Kernel final : public c10::OperatorKernel {
   const Plan* plan_;
 };
 
-// Which devices make a composite more than one kernel.
-enum class Crossing : uint8_t {
-  kAny,     // all others than one simacc device: it copies
-  kSimacc,  // another simacc device: each list's tensors are computed where they are, and numbers may be on the host
-};
-
 // A composite whose tensors live on more devices than one is made of copies and kernels, not a kernel.
 template <Crossing crossing>
 class OneDeviceKernel final : public c10::OperatorKernel {
@@ -233,44 +228,14 @@ class OneDeviceKernel final : public c10::OperatorKernel {
   explicit OneDeviceKernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
-    std::optional<c10::Device> device;
-    bool one = true;
-    const auto meet = [&](c10::Device next) {
-      if (crossing == Crossing::kSimacc && next.type() != kDeviceType) {
-        return;
-      }
-      one = one && next.type() == kDeviceType && (!device || *device == next);
-      device = next;
-    };
-    for (const auto& argument : plan_->arguments) {
-      if (crossing == Crossing::kSimacc && device_count() == 1) {
-        break;
-      }
-      devices_of(argument, (*stack)[stack->size() - plan_->argument_count + argument.index], meet);
-    }
-    if (one) {
-      run(op, *plan_, stack);
-    } else {
+    if (crosses_links(*plan_, *stack, crossing)) {
       op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    } else {
+      run(op, *plan_, stack);
     }
   }
 
  private:
-  // The devices that an argument names or is on; a simacc device without an index is this thread's.
-  template <typename Meet>
-  static void devices_of(const Plan::Argument& argument, const c10::IValue& value, const Meet& meet) {
-    if (argument.kind == Plan::Kind::kDevice && value.isDevice()) {
-      const auto device = value.toDevice();
-      meet(device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device);
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& t : value.toTensorVector()) {
-        meet(t.device());
-      }
-    } else if (value.isTensor() && value.toTensor().defined()) {
-      meet(value.toTensor().device());
-    }
-  }
-
   const Plan* plan_;
 };
 
