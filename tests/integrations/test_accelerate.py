@@ -75,7 +75,7 @@ AcceleratorState._reset_state(True)
 print(Accelerator(cpu=True).device)
 integration.undo()
 AcceleratorState._reset_state(True)
-print(Accelerator().device, list(get_max_memory()))
+print(Accelerator().device, list(accelerate.utils.get_max_memory()))
 try:
     integration.install()
     integration.install()
