@@ -79,7 +79,7 @@ def _captured(
     nodes = walk_exported(program, emitter, scopes=scopes)
     origin = Origin(
         frontend="export",
-        device=f"{device} (fake)" if fake else device,
+        device=f"{device} (no data)" if fake else device,
         workload=title(workload),
         versions=versions(),
         flop_counter=_count(program) if flop_counter else None,

@@ -86,7 +86,7 @@ def test_nodes_in_no_order_are_put_in_one(walk: Any, tmp_path: Path, shapes: str
     first = model.graph.node.pop(0)
     model.graph.node.append(first)
     onnx.save(model, path)
-    trace = sd.trace(path, shapes=shapes, kwargs={"c": np.array(True)})
+    trace = sd.trace(path, shapes=shapes, inputs={"c": np.array(True)})
     assert names(trace) == ["Relu", "Abs"]
     assert trace.unknown() == {}
 
