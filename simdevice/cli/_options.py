@@ -98,7 +98,8 @@ class Tracing:
     def without(self, options: set[str]) -> Tracing:
         """The same with these of a source's options not given."""
         names = {"dim" if name == "dims" else name for name in options}
-        return replace(self, **dict.fromkeys(names & vars(self).keys()))
+        nothing: dict[str, Any] = dict.fromkeys(names & vars(self).keys())
+        return replace(self, **nothing)
 
 
 def tracing_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., _R]], Callable[..., _R]]:

@@ -185,10 +185,8 @@ def test_wrong_names_and_sizes_are_said(tmp_path: Path) -> None:
         SpecError, match=r"^dims \(--dim\) is no option of a model name \(gpt2\): it goes with an ONNX file$"
     ):
         sd.trace("gpt2", dims={"batch": 1})
-    with pytest.raises(
-        SpecError,
-        match=r"^tokens is no option of an ONNX file \(.*\): it goes with a model name, a configuration file or a module$",
-    ):
+    said = r"^tokens is no option of an ONNX file \(.*\): it goes with a model name, a configuration file or a module$"
+    with pytest.raises(SpecError, match=said):
         sd.trace(path, tokens=4)
 
 
