@@ -28,7 +28,10 @@ __all__ = [
 ]
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model name, a config.json, an .onnx file, or package.module:function.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model name, a config.json, an .onnx or .pt2 file, or package.module:function."
+    ),
 ]
 TargetArgument = Annotated[
     str, typer.Argument(metavar="MODEL|TRACE", help="What `trace` takes, or a trace file (.json, .npz).")
@@ -78,9 +81,7 @@ class Tracing:
     strict: Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")] = False
     dim: Annotated[
         list[str] | None,
-        typer.Option(
-            "--dim", metavar="NAME=SIZE", help="Size of an ONNX file's open dimension: batch=1, x=1x3x224x224."
-        ),
+        typer.Option("--dim", metavar="NAME=SIZE", help="Size of a file's open dimension: batch=1, x=1x3x224x224."),
     ] = None
     shapes: Annotated[
         str | None, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from simdevice.errors import FileFormatError, SpecError, UnknownNameError
 from simdevice.frontends import Workload
 from simdevice.frontends.base import ATTENTION, Document
+from simdevice.frontends.exported_program import Exported
 from simdevice.frontends.onnx_file import OnnxFile
 
 __all__ = ["KINDS", "Source", "is_trace_file", "kind_of", "source"]
@@ -95,6 +96,19 @@ class OnnxModel(Source):
 
 
 @dataclass(frozen=True)
+class ExportedModel(Source):
+    """A `torch.export.ExportedProgram`, or a file of one; `dims` as `frontends.exported_program.bind` has them."""
+
+    kind = "an exported program"
+    dims: Mapping[str, Any] = field(default_factory=dict)
+
+    def workload(self) -> Workload:
+        """The program, not yet read."""
+        name = Path(self.given).name if isinstance(self.given, str) else "exported program"
+        return Workload(Exported(self.given, self.dims), name=name)
+
+
+@dataclass(frozen=True)
 class Function(Source):
     """A function that returns (module, inputs)."""
 
@@ -170,7 +184,7 @@ class Given(Source):
         return replace(given, attention=self.attention)
 
 
-KINDS: tuple[type[Source], ...] = (NamedModel, Configuration, OnnxModel, Function, Module, Call, Given)
+KINDS: tuple[type[Source], ...] = (NamedModel, Configuration, OnnxModel, ExportedModel, Function, Module, Call, Given)
 
 
 def kind_of(given: Any) -> type[Source]:
@@ -182,9 +196,12 @@ def kind_of(given: Any) -> type[Source]:
     if isinstance(given, Workload):
         return Given
     if not isinstance(given, (str, os.PathLike)):
+        torch = sys.modules.get("torch")  # nothing is a module of what was never imported
+        exports = sys.modules.get("torch.export")
+        if exports is not None and isinstance(given, exports.ExportedProgram):
+            return ExportedModel
         if not callable(given):
             raise SpecError(f"expected a model name, a module, a function or a Workload, got {given!r}")
-        torch = sys.modules.get("torch")  # nothing is a module of what was never imported
         return Module if torch is not None and isinstance(given, torch.nn.Module) else Call
     name = os.fspath(given)
     suffix = Path(name).suffix.lower()
@@ -192,8 +209,12 @@ def kind_of(given: Any) -> type[Source]:
         return OnnxModel
     if suffix == ".json":
         return Configuration
+    if suffix in (".pt2", ".pt", ".pth"):  # what the last two are is said when they are read
+        return ExportedModel
     if Path(name).is_file() or (os.sep in name and ":" not in name):
-        raise SpecError(f"expected a model name, a config.json, an .onnx file or package.module:function, got {name!r}")
+        raise SpecError(
+            f"expected a model name, a config.json, an .onnx or .pt2 file or package.module:function, got {name!r}"
+        )
     return Function if ":" in name else NamedModel
 
 

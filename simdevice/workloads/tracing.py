@@ -30,8 +30,9 @@ def trace(
     """The operators of one call of a program, with what each costs.
 
     Args:
-        program: a model's name (`models.names()`), a configuration file, an ONNX file, `package.module:function`, a
-            module, any callable (a whole training step, say), or a Workload.
+        program: a model's name (`models.names()`), a configuration file, an ONNX file, a `torch.export.ExportedProgram` or
+            its `.pt2` file, `package.module:function`, a module, any callable (a whole training step, say), or a
+            Workload.
         args: what a module or a callable is called with.
         frontend: which road the program takes, one of `frontends.FRONT_ENDS`; its kind's own where none is named.
         scopes: record module paths.
@@ -42,7 +43,7 @@ def trace(
             step after that many tokens), `batch` sequences at once, `dtype`. A module: `tokens`, `decode` and `batch`,
             or `kwargs` beside `args`. A callable: `kwargs`. An ONNX file: `dims` (sizes of open dimensions by name),
             `inputs` (contents by name, where the walk needs them), `shapes` ("infer", or "run" for those of one run in
-            ONNX Runtime). All that PyTorch runs: `attention`, "fused" for the operators of a CPU, without data, or
+            ONNX Runtime). An exported program: `dims`. All that PyTorch runs: `attention`, "fused" for the operators of a CPU, without data, or
             "math" for products and softmax.
 
     Raises:
@@ -55,7 +56,9 @@ def trace(
     own = workload.front_ends
     if frontend is not None and frontend not in own:
         named = f"{chosen.kind} ({workload.name})" if workload.name else chosen.kind
-        raise CaptureError(f"the {frontend!r} front end can't take {named}: only {' and '.join(map(repr, own))} can")
+        only = f"the {frontend!r} front end can't take {named}: only {' and '.join(map(repr, own))} can"
+        why = getattr(workload.program, "why", "")
+        raise CaptureError(f"{only} ({why})" if why else only)
     capture = capture or frontends.get(own[0])
     with _attention(workload) as fake:
         return capture(workload, Costs(rules, strict=strict), fake=fake, scopes=scopes, flop_counter=flop_counter)

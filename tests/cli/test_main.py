@@ -36,7 +36,7 @@ def test_help_lists_every_command_and_needs_no_torch(simacc: Simacc) -> None:
         (["trace", "gpt2", "-o", "."], "cannot write .: it is a folder"),
         (
             ["trace", "some/model"],
-            "expected a model name, a config.json, an .onnx file or package.module:function, got 'some/model'",
+            "expected a model name, a config.json, an .onnx or .pt2 file or package.module:function, got 'some/model'",
         ),
         (["trace", "none.json"], "cannot read none.json: No such file or directory"),
         (["trace", "nowhere:f"], "cannot import 'nowhere' for 'nowhere:f': no module named 'nowhere'"),

@@ -20,6 +20,7 @@ EXAMPLES = {
     sources.NamedModel: "gpt2",
     sources.Configuration: "mine/config.json",
     sources.OnnxModel: "mine/Model.ONNX",
+    sources.ExportedModel: "mine/program.pt2",
     sources.Function: "package.module:function",
     sources.Module: torch.nn.ReLU(),
     sources.Call: torch.neg,
