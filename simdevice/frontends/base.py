@@ -20,7 +20,7 @@ RUN = ("dispatch", "export", "compile", "onnx")
 
 
 class Document:
-    """A program that is read, not called: it says which front ends read it, the one of its own first, and why no other."""
+    """A program that is read, not called: says which front ends read it, its own first, and why no other."""
 
     front_ends: ClassVar[tuple[str, ...]]
     why: ClassVar[str] = ""

@@ -109,6 +109,20 @@ class ExportedModel(Source):
 
 
 @dataclass(frozen=True)
+class Operators(Source):
+    """A list of mappings, or a JSON file of one, as `frontends.operator_list` describes them."""
+
+    kind = "a list of operators"
+
+    def workload(self) -> Workload:
+        """The list, not yet read."""
+        from simdevice.frontends.operator_list import OperatorList
+
+        name = Path(self.given).name if isinstance(self.given, str) else "operators"
+        return Workload(OperatorList(self.given), name=name)
+
+
+@dataclass(frozen=True)
 class Function(Source):
     """A function that returns (module, inputs)."""
 
@@ -184,7 +198,17 @@ class Given(Source):
         return replace(given, attention=self.attention)
 
 
-KINDS: tuple[type[Source], ...] = (NamedModel, Configuration, OnnxModel, ExportedModel, Function, Module, Call, Given)
+KINDS: tuple[type[Source], ...] = (
+    NamedModel,
+    Configuration,
+    OnnxModel,
+    ExportedModel,
+    Operators,
+    Function,
+    Module,
+    Call,
+    Given,
+)
 
 
 def kind_of(given: Any) -> type[Source]:
@@ -200,6 +224,8 @@ def kind_of(given: Any) -> type[Source]:
         exports = sys.modules.get("torch.export")
         if exports is not None and isinstance(given, exports.ExportedProgram):
             return ExportedModel
+        if isinstance(given, (list, tuple)):
+            return Operators
         if not callable(given):
             raise SpecError(f"expected a model name, a module, a function or a Workload, got {given!r}")
         return Module if torch is not None and isinstance(given, torch.nn.Module) else Call
@@ -208,7 +234,7 @@ def kind_of(given: Any) -> type[Source]:
     if suffix == ".onnx":
         return OnnxModel
     if suffix == ".json":
-        return Configuration
+        return Operators if Path(name).is_file() and _head(Path(name)).lstrip().startswith("[") else Configuration
     if suffix in (".pt2", ".pt", ".pth"):  # what the last two are is said when they are read
         return ExportedModel
     if Path(name).is_file() or (os.sep in name and ":" not in name):
@@ -264,11 +290,15 @@ def is_trace_file(given: str) -> bool:
     if path.suffix != ".json":
         return path.suffix == ".npz"
     head = _head(path)
+    if head.lstrip().startswith("["):
+        return False
     if re.search(r'"format"\s*:', head):
         return True
     if re.search(r'"model_type"\s*:', head):
         return False
-    raise FileFormatError(f"{path}: expected a trace or a Hugging Face config.json with a 'model_type'")
+    raise FileFormatError(
+        f"{path}: expected a trace, a list of operators, or a Hugging Face config.json with a 'model_type'"
+    )
 
 
 def _head(path: Path) -> str:

@@ -30,9 +30,9 @@ def trace(
     """The operators of one call of a program, with what each costs.
 
     Args:
-        program: a model's name (`models.names()`), a configuration file, an ONNX file, a `torch.export.ExportedProgram` or
-            its `.pt2` file, `package.module:function`, a module, any callable (a whole training step, say), or a
-            Workload.
+        program: a model's name (`models.names()`), a configuration file, an ONNX file, a
+            `torch.export.ExportedProgram` or its `.pt2` file, a list of operators or its JSON file,
+            `package.module:function`, a module, any callable (a whole training step, say), or a Workload.
         args: what a module or a callable is called with.
         frontend: which road the program takes, one of `frontends.FRONT_ENDS`; its kind's own where none is named.
         scopes: record module paths.
@@ -43,8 +43,8 @@ def trace(
             step after that many tokens), `batch` sequences at once, `dtype`. A module: `tokens`, `decode` and `batch`,
             or `kwargs` beside `args`. A callable: `kwargs`. An ONNX file: `dims` (sizes of open dimensions by name),
             `inputs` (contents by name, where the walk needs them), `shapes` ("infer", or "run" for those of one run in
-            ONNX Runtime). An exported program: `dims`. All that PyTorch runs: `attention`, "fused" for the operators of a CPU, without data, or
-            "math" for products and softmax.
+            ONNX Runtime). An exported program: `dims`. All that PyTorch runs: `attention`, "fused"
+            for the operators of a CPU, without data, or "math" for products and softmax.
 
     Raises:
         SimdeviceError: an unknown name, an option or a front end of another kind, inputs that can't be made, or

@@ -298,7 +298,7 @@ def test_a_size_that_data_decides_is_named_and_so_is_what_follows(walk: Any) -> 
 def test_one_run_closes_it(walk: Any) -> None:
     x = np.array([0, 1, 0, 1, 1, 0, 0, 0], np.float32)
     text = "g (float[8] x) => (int64[1, N] y) { i = NonZero(x)  y = Neg(i) }"
-    for options in ({"kwargs": {"x": x}}, {"kwargs": {"x": x}, "shapes": "run"}):
+    for options in ({"inputs": {"x": x}}, {"inputs": {"x": x}, "shapes": "run"}):
         trace = walk(text, **options)
         assert trace.unknown() == {}
         assert only(trace, "Neg").inputs[0].shape == (1, 3)

@@ -21,6 +21,7 @@ EXAMPLES = {
     sources.Configuration: "mine/config.json",
     sources.OnnxModel: "mine/Model.ONNX",
     sources.ExportedModel: "mine/program.pt2",
+    sources.Operators: [{"name": "aten.neg"}],
     sources.Function: "package.module:function",
     sources.Module: torch.nn.ReLU(),
     sources.Call: torch.neg,
