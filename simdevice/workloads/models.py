@@ -14,9 +14,12 @@ from simdevice.workloads import configurations
 from simdevice.workloads.inputs import accepts, for_model, tokens
 from simdevice.workloads.tiny_cnn import TinyCnn
 
-__all__ = ["build", "decode", "names", "prefill", "takes_made_inputs", "tokens"]
+__all__ = ["ask", "build", "decode_step", "names", "prefill", "takes_made_inputs", "tokens"]
 
 _OWN = {"tiny-cnn": TinyCnn}
+
+DEFAULT_TOKENS = 2048
+"""Prefill length where none is given, or what the model has positions for when that is less."""
 
 
 def names() -> list[str]:
@@ -104,6 +107,32 @@ def takes_made_inputs(model: Any) -> bool:
     return isinstance(model, TinyCnn) or (hasattr(model, "config") and hasattr(model, "main_input_name"))
 
 
+def ask(
+    model: torch.nn.Module, *, tokens: int | None = None, decode: int | None = None, batch: int = 1, name: str = ""
+) -> Workload:
+    """A model with inputs made for it: one decode step after `decode` tokens, else a prefill of `tokens`."""
+    if tokens is not None and decode is not None:
+        raise SpecError("give tokens for a prefill or decode for a decode step, not both")
+    room, asked = _positions(model), tokens if decode is None else decode + 1
+    if room is not None and asked is not None and asked > room:
+        raise SpecError(f"{name or type(model).__name__} has {room:,} learned positions, too few for {asked:,} tokens")
+    if decode is not None:
+        return decode_step(model, decode, batch=batch, name=name)
+    return prefill(model, tokens if tokens is not None else _default(model), batch=batch, name=name)
+
+
+def _positions(model: torch.nn.Module) -> int | None:
+    """Rows of a learned position table, which a longer input would run past (on meta without an error)."""
+    tables = (m for n, m in model.named_modules() if n.rpartition(".")[2] in ("position_embeddings", "wpe"))
+    return min((t.num_embeddings for t in tables if isinstance(t, torch.nn.Embedding)), default=None)
+
+
+def _default(model: torch.nn.Module) -> int:
+    config = getattr(model, "config", None)
+    limits = [getattr(config, field, None) for field in ("max_position_embeddings", "n_positions")]
+    return min([DEFAULT_TOKENS, *(limit for limit in limits if isinstance(limit, int) and limit > 0)])
+
+
 def prefill(model: torch.nn.Module, length: int, *, batch: int = 1, name: str = "") -> Workload:
     """One forward pass over `length` tokens per sequence (or over one picture or sound per item).
 
@@ -122,7 +151,7 @@ def prefill(model: torch.nn.Module, length: int, *, batch: int = 1, name: str = 
     return Workload(model, (), kwargs, name, f"prefill, {shown}, batch {batch}", path)
 
 
-def decode(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = "") -> Workload:
+def decode_step(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = "") -> Workload:
     """One token after a context of `context` tokens, whose prompt runs outside the trace and fills the cache.
 
     Raises:

@@ -9,7 +9,7 @@ import pytest
 from simdevice.cli._options import Tracing, tracing_options
 
 
-@tracing_options(without=("batch", "dtype", "fake", "frontend", "strict", "dim", "shapes"))
+@tracing_options(without=("batch", "dtype", "attention", "frontend", "strict", "dim", "shapes"))
 def command(model: str, first: int = 1, *, tracing: Tracing, last: int = 2) -> tuple[object, ...]:
     """Say what came."""
     return model, first, tracing, last
