@@ -16,13 +16,12 @@ __all__ = ["command"]
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="The file to write.")]
 Opset = Annotated[int | None, typer.Option("--opset", min=1, help="Version of ONNX's operators (default: PyTorch's).")]
+_OTHERS = ("decode", "cache", "attention", "frontend", "scopes", "strict", "flop_counter", "dim", "shapes")
 
 
-@tracing_options(
-    without=("decode", "cache", "attention", "frontend", "scopes", "strict", "flop_counter", "dim", "shapes")
-)
+@tracing_options(without=_OTHERS)
 def command(model: ModelArgument, output: Output, opset: Opset = None, *, tracing: Tracing) -> None:
-    """Export a model to ONNX without its weights, which stay typed inputs: the file is small however large the model."""
+    """Export a model to ONNX without its weights, which stay typed inputs: a small file however large the model."""
     if output.suffix != ".onnx":
         raise SpecError(f"{output}: expected a name that ends in .onnx")
     check_output(output)

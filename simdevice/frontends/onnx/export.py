@@ -139,7 +139,7 @@ def _identity(tensor: torch.Tensor) -> tuple[int, Any, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter logs that torchvision is missing, and warns about PyTorch's own deprecations; its converter of opsets
+    """The exporter logs that torchvision is missing, and warns of PyTorch's own deprecations; its opset converter
     logs tracebacks where it fails."""
     exporter, converter = logging.getLogger("torch.onnx"), logging.getLogger("onnxscript")
     was, converted = exporter.level, converter.level
