@@ -101,7 +101,14 @@ def capture(model: str, tracing: Tracing) -> Trace:
 
         quieten()
         try:
-            return trace(model, frontend=tracing.frontend, scopes=tracing.scopes, strict=tracing.strict, **options)
+            return trace(
+                model,
+                frontend=tracing.frontend,
+                scopes=tracing.scopes,
+                strict=tracing.strict,
+                flop_counter=tracing.flop_counter,
+                **options,
+            )
         except SimdeviceError:
             raise
         except Exception as error:  # from a model's own code, which can raise anything
@@ -119,7 +126,7 @@ def load_or_capture(target: str, tracing: Tracing) -> Trace:
         defaults = vars(Tracing())
         options = [name for name, value in vars(tracing).items() if value not in ([], defaults[name])]
         if options:
-            raise SpecError(f"{target} is a trace already: --{options[0]} doesn't apply")
+            raise SpecError(f"{target} is a trace already: --{options[0].replace('_', '-')} doesn't apply")
         with progress(f"reading {target}"):
             return Trace.load(target)
     return capture(target, tracing)

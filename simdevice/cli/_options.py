@@ -69,6 +69,12 @@ class Tracing:
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
     ] = None
+    cache: Annotated[
+        bool | None,
+        typer.Option(
+            "--cache/--no-cache", help="Whether a prefill fills a key-value cache (default: where there is one)."
+        ),
+    ] = None
     attention: Annotated[
         str | None,
         typer.Option("--attention", help="'fused', as a CPU runs it, or 'math': products and softmax (default: math)."),
@@ -79,6 +85,9 @@ class Tracing:
     ] = None
     scopes: Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")] = True
     strict: Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")] = False
+    flop_counter: Annotated[
+        bool, typer.Option("--flop-counter", help="Also take PyTorch's own FlopCounterMode total, for comparison.")
+    ] = False
     dim: Annotated[
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Size of a file's open dimension: batch=1, x=1x3x224x224."),
@@ -93,8 +102,8 @@ class Tracing:
         Raises:
             SpecError: a --dim that is no NAME=SIZE.
         """
-        every = {name: getattr(self, name) for name in ("tokens", "decode", "batch", "dtype", "attention", "shapes")}
-        return {**every, "dims": parse_dims(self.dim) if self.dim else None}
+        names = ("tokens", "decode", "batch", "dtype", "cache", "attention", "shapes")
+        return {**{name: getattr(self, name) for name in names}, "dims": parse_dims(self.dim) if self.dim else None}
 
     def without(self, options: set[str]) -> Tracing:
         """The same with these of a source's options not given."""

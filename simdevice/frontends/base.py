@@ -33,7 +33,8 @@ class Workload:
     `program` is a `torch.nn.Module` or any callable. `warm_up` runs outside the trace, on the device
     the trace will show, and gives the arguments of the traced call: a decode step fills its key-value
     cache there. `path` says which of a library's ways through a model this is. `attention` is one of ATTENTION, or None
-    for what the tensors' own device does.
+    for what the tensors' own device does. `stand_ins`: on tensors of a CPU without data whatever the attention, since
+    the program asks its tensors for numbers, which those of the meta device don't have.
     """
 
     program: Callable[..., Any]
@@ -44,6 +45,7 @@ class Workload:
     path: str = ""
     warm_up: Callable[[Workload], tuple[tuple[Any, ...], Mapping[str, Any]]] | None = None
     attention: str | None = None
+    stand_ins: bool = False
 
     @property
     def front_ends(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import cache_path, device_of, one_line, title, with_path
+from simdevice.frontends.describe import cache_path, data_notes, device_of, one_line, title, with_path
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -256,7 +256,8 @@ def trace(
         flop_counter=counter.get_total_flops() if counter is not None else None,
     )
     recorded = with_path(recorder.finish(origin), cache_path(workload))
-    return replace(recorded, origin=replace(recorded.origin, capture_s=time.perf_counter() - started))
+    took = time.perf_counter() - started
+    return replace(recorded, origin=replace(recorded.origin, capture_s=took, notes=data_notes(recorded)))
 
 
 @contextlib.contextmanager

@@ -10,11 +10,12 @@ import torch
 
 from simdevice.errors import SpecError, UnknownNameError
 from simdevice.frontends import Workload
+from simdevice.frontends.describe import CACHE_OFF
 from simdevice.workloads import configurations
 from simdevice.workloads.inputs import accepts, for_model, tokens
 from simdevice.workloads.tiny_cnn import TinyCnn
 
-__all__ = ["ask", "build", "decode_step", "names", "prefill", "takes_made_inputs", "tokens"]
+__all__ = ["ask", "build", "decode_step", "has_cache", "names", "prefill", "takes_made_inputs", "tokens"]
 
 _OWN = {"tiny-cnn": TinyCnn}
 
@@ -108,9 +109,24 @@ def takes_made_inputs(model: Any) -> bool:
 
 
 def ask(
-    model: torch.nn.Module, *, tokens: int | None = None, decode: int | None = None, batch: int = 1, name: str = ""
+    model: torch.nn.Module,
+    *,
+    tokens: int | None = None,
+    decode: int | None = None,
+    batch: int = 1,
+    cache: bool | None = None,
+    name: str = "",
 ) -> Workload:
-    """A model with inputs made for it: one decode step after `decode` tokens, else a prefill of `tokens`."""
+    """A model with inputs made for it: one decode step after `decode` tokens, else a prefill of `tokens`, which fills a
+    key-value cache (`cache`: on where the model has one) or not.
+
+    Raises:
+        SpecError: more tokens than the model has positions for, or a cache asked for that isn't there or is needed.
+    """
+    if cache is not None and not has_cache(model):
+        raise SpecError(f"{name or type(model).__name__} has no key-value cache to switch on or off")
+    if cache is False and decode is not None:
+        raise SpecError("a decode step reads its key-value cache: it can't be off")
     if tokens is not None and decode is not None:
         raise SpecError("give tokens for a prefill or decode for a decode step, not both")
     room, asked = _positions(model), tokens if decode is None else decode + 1
@@ -118,7 +134,7 @@ def ask(
         raise SpecError(f"{name or type(model).__name__} has {room:,} learned positions, too few for {asked:,} tokens")
     if decode is not None:
         return decode_step(model, decode, batch=batch, name=name)
-    return prefill(model, tokens if tokens is not None else _default(model), batch=batch, name=name)
+    return prefill(model, tokens if tokens is not None else _default(model), batch=batch, cache=cache, name=name)
 
 
 def _positions(model: torch.nn.Module) -> int | None:
@@ -133,22 +149,26 @@ def _default(model: torch.nn.Module) -> int:
     return min([DEFAULT_TOKENS, *(limit for limit in limits if isinstance(limit, int) and limit > 0)])
 
 
-def prefill(model: torch.nn.Module, length: int, *, batch: int = 1, name: str = "") -> Workload:
+def prefill(
+    model: torch.nn.Module, length: int, *, batch: int = 1, cache: bool | None = None, name: str = ""
+) -> Workload:
     """One forward pass over `length` tokens per sequence (or over one picture or sound per item).
 
-    The key-value cache stays on: with it off, transformers reads a computed number back, which the
-    meta device can't.
+    The key-value cache is on unless `cache` is False: with it off, transformers reads a computed number back, which the
+    meta device can't, so stand-ins of a CPU's tensors run.
     """
     if isinstance(model, TinyCnn):
         images = torch.zeros(batch, 3, 32, 32, device=next(model.parameters()).device)
         return Workload(model, (images,), name=name, description=f"{batch} image{'s' if batch > 1 else ''}")
     kwargs: dict[str, Any] = dict(for_model(model, batch=batch, length=length))
     path = ""
-    if accepts(model, "use_cache") and _generates(model):
-        kwargs["use_cache"] = True
-        path = "key-value cache on"
+    if has_cache(model):
+        kwargs["use_cache"] = cache is not False
+        path = "key-value cache on" if kwargs["use_cache"] else CACHE_OFF
     shown = f"{length} tokens" if "input_ids" in kwargs else next(iter(kwargs))
-    return Workload(model, (), kwargs, name, f"prefill, {shown}, batch {batch}", path)
+    on_meta = next(model.parameters()).device.type == "meta"
+    said = f"prefill, {shown}, batch {batch}"
+    return Workload(model, (), kwargs, name, said, path, stand_ins=path == CACHE_OFF and on_meta)
 
 
 def decode_step(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = "") -> Workload:
@@ -168,6 +188,11 @@ def decode_step(model: torch.nn.Module, context: int, *, batch: int = 1, name: s
 
     path = "key-value cache filled by an untraced prompt"
     return Workload(model, (), prompt, name, f"decode, context {context}, batch {batch}", path, fill_cache)
+
+
+def has_cache(model: torch.nn.Module) -> bool:
+    """Whether a forward pass can fill a key-value cache."""
+    return accepts(model, "use_cache") and _generates(model)
 
 
 def _generates(model: torch.nn.Module) -> bool:

@@ -51,6 +51,7 @@ class NamedModel(Source):
     decode: int | None = None
     batch: int = 1
     dtype: str | None = None
+    cache: bool | None = None
     attention: str | None = None
 
     def workload(self) -> Workload:
@@ -63,7 +64,7 @@ class NamedModel(Source):
     def _asked(self, model: Any, name: str) -> Workload:
         from simdevice.workloads import models
 
-        asked = models.ask(model, tokens=self.tokens, decode=self.decode, batch=self.batch, name=name)
+        asked = models.ask(model, tokens=self.tokens, decode=self.decode, batch=self.batch, cache=self.cache, name=name)
         return replace(asked, attention=self.attention)
 
 
@@ -158,15 +159,16 @@ class Module(Call):
     tokens: int | None = None
     decode: int | None = None
     batch: int | None = None
+    cache: bool | None = None
 
     def workload(self) -> Workload:
         """The call, its inputs given or made."""
         from simdevice.workloads import models
 
-        asked = (self.tokens, self.decode, self.batch) != (None, None, None)
+        asked = any(option is not None for option in (self.tokens, self.decode, self.batch, self.cache))
         given = bool(self.args or self.kwargs)
         if asked and given:
-            raise SpecError("give inputs, or tokens, decode and batch to have them made, not both")
+            raise SpecError("give inputs, or tokens, decode, batch and cache to have them made, not both")
         if given or not (asked or models.takes_made_inputs(self.given)):
             return super().workload()
         if not models.takes_made_inputs(self.given):
@@ -176,6 +178,7 @@ class Module(Call):
             tokens=self.tokens,
             decode=self.decode,
             batch=1 if self.batch is None else self.batch,
+            cache=self.cache,
             name=_name(self.given),
         )
         return replace(made, attention=self.attention)

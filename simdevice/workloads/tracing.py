@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from simdevice import frontends
 from simdevice.costs import Costs, Rule
 from simdevice.costs.registry import RuleFunction
-from simdevice.errors import CaptureError
+from simdevice.errors import CaptureError, SpecError
 from simdevice.frontends import Workload
 from simdevice.records import Trace
 from simdevice.workloads.sources import source
@@ -40,11 +41,12 @@ def trace(
         strict: an operator without a rule is an error.
         flop_counter: also take PyTorch's own FlopCounterMode total, for comparison.
         options: those of the program's kind. A name or a configuration file: `tokens` (a prefill) or `decode` (one
-            step after that many tokens), `batch` sequences at once, `dtype`. A module: `tokens`, `decode` and `batch`,
-            or `kwargs` beside `args`. A callable: `kwargs`. An ONNX file: `dims` (sizes of open dimensions by name),
-            `inputs` (contents by name, where the walk needs them), `shapes` ("infer", or "run" for those of one run in
-            ONNX Runtime). An exported program: `dims`. All that PyTorch runs: `attention`, "fused"
-            for the operators of a CPU, without data, or "math" for products and softmax.
+            step after that many tokens), `batch` sequences at once, `dtype`, `cache` (False: the prefill fills none). A
+            module: `tokens`, `decode`, `batch` and `cache`, or `kwargs` beside `args`. A callable: `kwargs`. An ONNX
+            file: `dims` (sizes of open dimensions by name), `inputs` (contents by name, where the walk needs them),
+            `shapes` ("infer", or "run" for those of one run in ONNX Runtime). An exported program: `dims`. All that
+            PyTorch runs: `attention`, "fused" for the operators of a CPU, without data, or "math" for products and
+            softmax.
 
     Raises:
         SimdeviceError: an unknown name, an option or a front end of another kind, inputs that can't be made, or
@@ -59,7 +61,16 @@ def trace(
         only = f"the {frontend!r} front end can't take {named}: only {' and '.join(map(repr, own))} can"
         why = getattr(workload.program, "why", "")
         raise CaptureError(f"{only} ({why})" if why else only)
+    if flop_counter and not set(own) & {"dispatch", "export"}:
+        raise SpecError(f"flop_counter is PyTorch's own count, and PyTorch doesn't run {chosen.kind}")
     capture = capture or frontends.get(own[0])
+    taken = frontend or own[0]
+    if options.get("cache") and (taken in ("export", "onnx") or (taken == "compile" and workload.attention != "fused")):
+        raise SpecError(
+            f"the {taken!r} front end switches the key-value cache off, which is no tensor: leave cache out"
+        )
+    if taken in ("export", "onnx"):
+        workload = replace(workload, stand_ins=False)  # they look at no tensor's numbers
     with _attention(workload) as fake:
         return capture(workload, Costs(rules, strict=strict), fake=fake, scopes=scopes, flop_counter=flop_counter)
 
@@ -67,10 +78,11 @@ def trace(
 @contextmanager
 def _attention(workload: Workload) -> Iterator[str | None]:
     """Which tensors without data give the attention that is asked for; None for the workload's own, as they are."""
-    if workload.attention != "math":
-        yield "cpu" if workload.attention == "fused" else None
+    fake = "cpu" if workload.stand_ins or workload.attention == "fused" else None
+    if workload.attention != "math" and not (workload.stand_ins and workload.attention is None):
+        yield fake
         return
     from torch.nn.attention import SDPBackend, sdpa_kernel  # a file is walked without PyTorch
 
     with sdpa_kernel(SDPBackend.MATH):
-        yield None
+        yield fake

@@ -134,3 +134,16 @@ def test_more_tokens_than_learned_positions_are_refused(simacc):
     said = "gpt2 has 1,024 learned positions, too few for 99,999 tokens"
     assert simacc("trace", "gpt2", "--tokens", 99999).complaint == said
     assert simacc("trace", "gpt2", "--decode", 1024).complaint.endswith("too few for 1,025 tokens")
+
+
+def test_flop_counter_is_shown_beside_our_count(simacc: Simacc) -> None:
+    # tiny-cnn: 2,802,304 multiply-adds
+    assert simacc("trace", "tiny-cnn", "--flop-counter", "--json").json["flop_counter"] == 2 * 2_802_304
+    assert "FlopCounterMode" in simacc("trace", "tiny-cnn", "--flop-counter").out
+    assert simacc("trace", "tiny-cnn", "--json").json["flop_counter"] is None
+    assert "FlopCounterMode" in simacc("cost", "tiny-cnn", "--flop-counter").out
+
+
+def test_switches_of_a_model_are_options(simacc: Simacc) -> None:
+    said = simacc("trace", "gpt2", "--tokens", 8, "--no-cache", "--attention", "fused", "--json").json["path"]
+    assert said.startswith("key-value cache off, fused attention (")

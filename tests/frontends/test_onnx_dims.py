@@ -153,5 +153,5 @@ def test_what_a_shell_would_take_apart_is_quoted() -> None:
 
 def test_contents_and_dimensions_agree(tmp_path: Path) -> None:
     path = save(tmp_path, "g (float[n] x, float[n] z) => (float[n] y) { y = Add(x, z) }")
-    (add,) = sd.trace(path, kwargs={"x": np.zeros(7, np.float32)}).ops
+    (add,) = sd.trace(path, inputs={"x": np.zeros(7, np.float32)}).ops
     assert add.inputs[1].shape == (7,)

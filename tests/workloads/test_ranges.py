@@ -64,7 +64,7 @@ def test_two_axes_and_a_size_of_one():
 def test_decode_steps():
     model = models.build("qwen2.5-0.5b", num_hidden_layers=2)
     contexts = [(100 + i,) for i in range(48)]
-    assert compared(lambda point: models.decode(model, *point), contexts) == 3
+    assert compared(lambda point: models.decode_step(model, *point), contexts) == 3
 
 
 class Decides(nn.Module):
