@@ -167,7 +167,6 @@ at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
 void initialize() {
   install_host_limit();
   register_kernels();
-  record_user_kernels();  // those that are older than the device
 }
 
 }  // namespace
