@@ -477,6 +477,15 @@ def distributes_by_default() -> None:
 
 
 @program
+def applies_modules_in_parallel() -> None:
+    from torch.nn.parallel import parallel_apply, scatter
+
+    said(lambda: parallel_apply([mlp()], [torch.ones(1, 6)]))
+    said(lambda: scatter(torch.ones(2), [0]))
+    show(hasattr(torch._C, "_scatter"), torch.nn.DataParallel(mlp()).device_ids)
+
+
+@program
 def saves_distributed() -> None:
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
