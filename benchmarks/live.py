@@ -1,9 +1,11 @@
-"""The live device against the plain CPU, recording on: BERT forward, and one small operator."""
+"""The live device against the plain CPU, recording on: BERT forward and training, a chat, and one small operator."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 import transformers
@@ -12,11 +14,13 @@ from torch import nn
 from benchmarks._timing import interleaved_medians, show
 
 TARGETS = {"8 x 64": 1.05, "1 x 1, scopes off": 1.12, "1 x 1, scopes on": 1.35}
+TRAINING_TARGET = 1.05
+GENERATE_TARGET = 1.12
 
 
 def main() -> None:
     torch.set_num_threads(2)
-    rows = [*bert(), small_operator()]
+    rows = [*bert(), training_step(), generate(), small_operator()]
     show("live device / CPU, wall time (interleaved medians)", ("program", "CPU", "simacc", "ratio", "target"), rows)
 
 
@@ -49,6 +53,64 @@ def compare(cpu: nn.Module, sim: nn.Module, ids: torch.Tensor, *, scopes: bool, 
     recording = (lambda: torch.simacc.record(scopes=True)) if scopes else nullcontext
     calls = 1 if ids.numel() > 1 else 10
     return interleaved_medians([lambda: cpu(ids), lambda: sim(on_sim)], rounds, calls, [nullcontext, recording])
+
+
+def training_step() -> tuple[str, ...]:
+    """Forward, backward and AdamW of a BERT that classifies, 8 sequences of 64 tokens. Both train on the same batch."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=384, num_hidden_layers=6, num_attention_heads=6, intermediate_size=1536
+    )
+    cpu = transformers.BertForSequenceClassification(config).train()
+    ids, labels = torch.randint(0, config.vocab_size, (8, 64)), torch.randint(0, 2, (8,))
+    steps = [
+        training(cpu, ids, labels),
+        training(copy.deepcopy(cpu).to("simacc"), ids.to("simacc"), labels.to("simacc")),
+    ]
+    host, device = interleaved_medians(steps, rounds=12)
+    return row("BERT training step, 8 x 64, AdamW", host, device, TRAINING_TARGET)
+
+
+def training(model: nn.Module, ids: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(ids, labels=labels).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def generate() -> tuple[str, ...]:
+    """32 tokens of a small Llama after a prompt of 16, greedily, with the key-value cache that `generate` makes."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=8192,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        intermediate_size=1024,
+        max_position_embeddings=256,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    cpu = transformers.LlamaForCausalLM(config).eval()
+    sim = copy.deepcopy(cpu).to("simacc")
+    prompt = torch.randint(0, config.vocab_size, (1, 16))
+    on_sim = prompt.to("simacc")
+
+    def chat(model: Any, prompt: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = model.generate(prompt, max_new_tokens=32, do_sample=False)
+        return answer
+
+    assert torch.equal(chat(cpu, prompt), chat(sim, on_sim).cpu())
+    host, device = interleaved_medians([lambda: chat(cpu, prompt), lambda: chat(sim, on_sim)], rounds=12)
+    return row("Llama generate, 32 tokens, scopes off", host, device, GENERATE_TARGET)
+
+
+def row(program: str, host: float, device: float, target: float) -> tuple[str, ...]:
+    return program, f"{host * 1e3:.1f} ms", f"{device * 1e3:.1f} ms", f"{device / host:.3f}", f"{target}"
 
 
 def small_operator() -> tuple[str, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "CaptureError",
     "FileFormatError",
     "LoweringError",
+    "OpenDimensionsError",
     "SimdeviceError",
+    "SizeError",
     "SpecError",
     "UncostedOperatorError",
     "UnitError",
@@ -44,6 +47,26 @@ class FileFormatError(SimdeviceError, ValueError):
 
 class CaptureError(SimdeviceError):
     """A program that a front end can't follow; says what to try instead."""
+
+
+class OpenDimensionsError(CaptureError):
+    """Sizes that a program leaves open and nobody gave; `examples` has one for each. Says the command that binds them
+    all: the user's own, where the command line knows it."""
+
+    def __init__(self, program: str, examples: Mapping[str, str]) -> None:
+        self.program, self.examples = program, dict(examples)
+        super().__init__(self.with_command(["simacc", "trace", program]))
+
+    def with_command(self, command: Sequence[str]) -> str:
+        """The message, for somebody who ran this command."""
+        flags = [part for name, size in self.examples.items() for part in ("--dim", f"{name}={size}")]
+        open_ = f"{len(self.examples)} dimension{'s are' if len(self.examples) > 1 else ' is'} open"
+        sizes = "sizes are examples" if len(self.examples) > 1 else "size is an example"
+        return f"{self.program}: {open_} (the {sizes}): {shlex.join([*command, *flags])}"
+
+
+class SizeError(SimdeviceError, ValueError, OverflowError):
+    """A number beyond 2^63 - 1, which columns, files and engines don't hold: shapes that can't be meant."""
 
 
 class LoweringError(SimdeviceError, ValueError):

@@ -83,11 +83,13 @@ def sweep(
     `progress` is called with the points done and the points in all.
 
     Raises:
-        SpecError: a field that does not exist, a value that can't be, no axis, a Range without samples.
+        SpecError: a field that does not exist, a value that can't be, no axis, a Range without samples, a trace on
+            several devices.
         UnknownNameError: no such engine or backend.
         SimdeviceError: a file that belongs to another sweep, or a missing package.
     """
     spec, chosen = check(device, axes, samples=samples, seed=seed, engine=engine, jobs=jobs, backend=backend, path=path)
+    Outlines.check(trace)
     chunks = [chosen[i : i + CHUNK] for i in range(0, len(chosen), CHUNK)]
     if path is None:
         records = _all(_simulated(trace, spec, engine, chunks, jobs, backend), {}, len(chunks), len(chosen), progress)

@@ -28,8 +28,8 @@ class Diff:
     """What changed from `before` to `after`.
 
     `operators` lists only those that changed, by how much their bytes did. `signatures` counts, per
-    distinct call, how many more `after` has. `first_difference` is the first row where operator or
-    shapes differ (None: the streams are the same). `versions` lists libraries that differ.
+    distinct call, how many more `after` has. `first_difference` is the first row where operator, shapes or
+    device differ (None: the streams are the same). `versions` lists libraries that differ.
     """
 
     before: Totals
@@ -41,7 +41,7 @@ class Diff:
 
     @property
     def same_stream(self) -> bool:
-        """Whether both hold the same operators with the same shapes in the same order."""
+        """Whether both hold the same operators with the same shapes on the same devices in the same order."""
         return self.first_difference is None
 
     @property
@@ -84,7 +84,8 @@ def _first_difference(before: Trace, after: Trace) -> int | None:
         for t in (before, after)
     )
     shared = min(len(left), len(right))
-    different = np.flatnonzero(left[:shared] != right[:shared])
+    elsewhere = before.rows.device[:shared] != after.rows.device[:shared]
+    different = np.flatnonzero((left[:shared] != right[:shared]) | elsewhere)
     if len(different):
         return int(different[0])
     return None if len(left) == len(right) else shared

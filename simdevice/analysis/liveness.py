@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdevice.records.op import CATEGORIES
+from simdevice.records.table import check_sum
 from simdevice.records.trace import Trace
 
 __all__ = ["Liveness", "LiveStorage", "liveness"]
@@ -74,6 +75,9 @@ def liveness(trace: Trace) -> Liveness:
 
     A storage is as large as the first tensor seen on it, or any fresh result on it: a view may be
     smaller (a slice) or larger (an expansion) than what it shows.
+
+    Raises:
+        SizeError: more bytes than an int64 holds.
     """
     table, rows = trace.table, trace.rows
     arity = table.column("arity")[rows.signature]
@@ -102,6 +106,7 @@ def liveness(trace: Trace) -> Liveness:
     np.logical_or.at(is_weight, which, weight)
     last[is_weight] = len(rows) - 1
 
+    check_sum(size, np.ones_like(size), "bytes alive")
     change = np.zeros(len(rows) + 1, np.int64)
     np.add.at(change, np.maximum(first, 0), size)
     np.add.at(change, last + 1, -size)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simdevice.errors import SimdeviceError
+from simdevice.errors import OpenDimensionsError, SimdeviceError
 
 __all__ = ["app", "main"]
 
@@ -60,6 +60,8 @@ def _run(arguments: list[str]) -> int:
         code = command(arguments or ["--help"], prog_name="simacc", standalone_mode=False)
     except _UsageError as error:
         return _fail(error.format_message())
+    except OpenDimensionsError as error:
+        return _fail(error.with_command(["simacc", *arguments]))
     except SimdeviceError as error:
         return _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):

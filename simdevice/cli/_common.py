@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +12,17 @@ from typing import Any
 from rich.console import Console
 
 from simdevice.cli._options import Tracing
-from simdevice.errors import FileFormatError, SimdeviceError, SpecError
+from simdevice.errors import SimdeviceError, SpecError
 from simdevice.records import Trace
 from simdevice.report.page import Page
 from simdevice.report.renderers import render, show
+from simdevice.workloads.sources import is_trace_file
 
 __all__ = [
     "capture",
     "check_output",
     "console",
-    "is_trace_file",
     "load_or_capture",
-    "parse_dims",
     "print_json",
     "print_page",
     "print_saved",
@@ -96,47 +94,26 @@ def capture(model: str, tracing: Tracing) -> Trace:
     Raises:
         SimdeviceError: one line, also for what the user's own code raises.
     """
-    from simdevice import frontends
-
-    frontends.get(tracing.frontend)  # a wrong name should not wait for torch and transformers
+    options = tracing.options()
     with progress(f"tracing {model}"):
         from simdevice.workloads.configurations import quieten
-        from simdevice.workloads.resolve import resolve
         from simdevice.workloads.tracing import trace
 
         quieten()
         try:
-            onnx: dict[str, Any] = {"dims": parse_dims(tracing.dim)} if tracing.dim else {}
-            if tracing.shapes != "infer":
-                onnx["shapes"] = tracing.shapes
-            workload = resolve(
-                model, tokens=tracing.tokens, decode=tracing.decode, batch=tracing.batch, dtype=tracing.dtype, onnx=onnx
-            )
             return trace(
-                workload, fake=tracing.fake, frontend=tracing.frontend, scopes=tracing.scopes, strict=tracing.strict
+                model,
+                frontend=tracing.frontend,
+                scopes=tracing.scopes,
+                strict=tracing.strict,
+                flop_counter=tracing.flop_counter,
+                **options,
             )
         except SimdeviceError:
             raise
         except Exception as error:  # from a model's own code, which can raise anything
             reason = " ".join(str(error).split())
             raise SimdeviceError(f"{model} raised {type(error).__name__} while it was traced: {reason}") from error
-
-
-def parse_dims(texts: list[str]) -> dict[str, Any]:
-    """`["batch=1", "image=1x3x224x224"]` as dimensions by name.
-
-    Raises:
-        SpecError: no NAME=SIZE, or a size that is no whole number.
-    """
-    dims: dict[str, Any] = {}
-    for text in texts:
-        name, equals, size = text.rpartition("=")
-        parts = size.split("x")
-        if not equals or not name or not all(part.isdecimal() for part in parts):
-            raise SpecError(f"expected --dim NAME=SIZE such as --dim batch=1, got {text!r}")
-        sizes = tuple(int(part) for part in parts)
-        dims[name] = sizes[0] if len(sizes) == 1 else sizes
-    return dims
 
 
 def load_or_capture(target: str, tracing: Tracing) -> Trace:
@@ -147,30 +124,9 @@ def load_or_capture(target: str, tracing: Tracing) -> Trace:
     """
     if is_trace_file(target):
         defaults = vars(Tracing())
-        options = [name for name, value in vars(tracing).items() if value not in (False, [], defaults[name])]
+        options = [name for name, value in vars(tracing).items() if value not in ([], defaults[name])]
         if options:
-            raise SpecError(f"{target} is a trace already: --{options[0]} doesn't apply")
+            raise SpecError(f"{target} is a trace already: --{options[0].replace('_', '-')} doesn't apply")
         with progress(f"reading {target}"):
             return Trace.load(target)
     return capture(target, tracing)
-
-
-def is_trace_file(target: str) -> bool:
-    """Whether this is a trace rather than a model; a JSON file says so by its first keys.
-
-    Raises:
-        FileFormatError: a JSON file that is neither.
-    """
-    path = Path(target)
-    if path.suffix != ".json":
-        return path.suffix == ".npz"
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(4096)
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from None
-    if re.search(r'"format"\s*:', head):
-        return True
-    if re.search(r'"model_type"\s*:', head):
-        return False
-    raise FileFormatError(f"{path}: expected a trace or a Hugging Face config.json with a 'model_type'")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -23,11 +23,15 @@ __all__ = [
     "TargetArgument",
     "Tracing",
     "overrides",
+    "parse_dims",
     "tracing_options",
 ]
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model name, a config.json, an .onnx file, or package.module:function.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model name, a config.json, an .onnx or .pt2 file, or package.module:function."
+    ),
 ]
 TargetArgument = Annotated[
     str, typer.Argument(metavar="MODEL|TRACE", help="What `trace` takes, or a trace file (.json, .npz).")
@@ -59,25 +63,53 @@ class Tracing:
     decode: Annotated[
         int | None, typer.Option("--decode", min=1, help="One decode step after a context of this many tokens.")
     ] = None
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences (or images) at once.")] = 1
+    batch: Annotated[int | None, typer.Option("--batch", min=1, help="Sequences (or images) at once (default: 1).")] = (
+        None
+    )
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Type of weights and activations (default: the configuration's).")
     ] = None
-    fake: Annotated[
-        str | None, typer.Option("--fake", help="'cpu': the operators a CPU would run, without data (default: meta).")
-    ] = None
-    frontend: Annotated[str, typer.Option("--frontend", help="The road the model takes into a trace.")] = "dispatch"
-    scopes: Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")] = True
-    strict: Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")] = False
-    dim: Annotated[
-        list[str] | None,
+    cache: Annotated[
+        bool | None,
         typer.Option(
-            "--dim", metavar="NAME=SIZE", help="Size of an ONNX file's open dimension: batch=1, x=1x3x224x224."
+            "--cache/--no-cache", help="Whether a prefill fills a key-value cache (default: where there is one)."
         ),
     ] = None
+    attention: Annotated[
+        str | None,
+        typer.Option("--attention", help="'fused', as a CPU runs it, or 'math': products and softmax (default: math)."),
+    ] = None
+    frontend: Annotated[
+        str | None,
+        typer.Option("--frontend", help="The road into a trace (default: the program's own)."),
+    ] = None
+    scopes: Annotated[bool, typer.Option("--scopes/--no-scopes", help="Record module paths.")] = True
+    strict: Annotated[bool, typer.Option("--strict", help="An operator without a cost rule is an error.")] = False
+    flop_counter: Annotated[
+        bool, typer.Option("--flop-counter", help="Also take PyTorch's own FlopCounterMode total, for comparison.")
+    ] = False
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="Size of a file's open dimension: batch=1, x=1x3x224x224."),
+    ] = None
     shapes: Annotated[
-        str, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")
-    ] = "infer"
+        str | None, typer.Option("--shapes", help="Of an ONNX file: 'infer', or 'run' for one run in ONNX Runtime.")
+    ] = None
+
+    def options(self) -> dict[str, Any]:
+        """Those of a source, as `simdevice.trace` has them; None where not given.
+
+        Raises:
+            SpecError: a --dim that is no NAME=SIZE.
+        """
+        names = ("tokens", "decode", "batch", "dtype", "cache", "attention", "shapes")
+        return {**{name: getattr(self, name) for name in names}, "dims": parse_dims(self.dim) if self.dim else None}
+
+    def without(self, options: set[str]) -> Tracing:
+        """The same with these of a source's options not given."""
+        names = {"dim" if name == "dims" else name for name in options}
+        nothing: dict[str, Any] = dict.fromkeys(names & vars(self).keys())
+        return replace(self, **nothing)
 
 
 def tracing_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
@@ -102,6 +134,23 @@ def tracing_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[...,
         return run
 
     return decorate
+
+
+def parse_dims(texts: list[str]) -> dict[str, Any]:
+    """`["batch=1", "image=1x3x224x224"]` as dimensions by name.
+
+    Raises:
+        SpecError: no NAME=SIZE, or a size that is no whole number.
+    """
+    dims: dict[str, Any] = {}
+    for text in texts:
+        name, equals, size = text.rpartition("=")
+        parts = size.split("x")
+        if not equals or not name or not all(part.isdecimal() for part in parts):
+            raise SpecError(f"expected --dim NAME=SIZE such as --dim batch=1, got {text!r}")
+        sizes = tuple(int(part) for part in parts)
+        dims[name] = sizes[0] if len(sizes) == 1 else sizes
+    return dims
 
 
 def overrides(settings: list[str] | None) -> dict[str, object]:

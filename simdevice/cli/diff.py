@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from simdevice.analysis.diff import diff
-from simdevice.cli._common import is_trace_file, load_or_capture, print_page
+from simdevice.cli._common import load_or_capture, print_page
 from simdevice.cli._options import JsonOption, Tracing, tracing_options
 from simdevice.records import Trace
 from simdevice.report.traces import diff_page
+from simdevice.workloads.sources import is_trace_file, kind_of
 
 __all__ = ["command"]
 
@@ -35,8 +35,9 @@ def command(
     def trace(side: str) -> Trace:
         if is_trace_file(side):
             return load_or_capture(side, tracing if files else Tracing())
-        of_onnx = side.lower().endswith(".onnx")
-        return load_or_capture(side, tracing if of_onnx else replace(tracing, dim=None, shapes="infer"))
+        own = kind_of(side).options()
+        others = {n for model in (before, after) if not is_trace_file(model) for n in kind_of(model).options()} - {*own}
+        return load_or_capture(side, tracing.without(others))
 
     changes = diff(trace(before), trace(after))
     print_page(diff_page(changes), as_json=json)

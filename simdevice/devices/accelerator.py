@@ -72,7 +72,11 @@ class Accelerator(Device):
         return AcceleratorSession(self, table, keep=keep)
 
     def outline(self, trace: Trace) -> Outline:
-        """The sums of a whole trace, sooner than a Run."""
+        """The sums of a whole trace, sooner than a Run.
+
+        Raises:
+            SpecError: a trace on several devices.
+        """
         return Outlines(trace, self.engine, self.lowering_kind).on(self.rates)
 
     def excess_bytes(self, trace: Trace) -> dict[str, int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from simdevice.devices.base import Device, Session, no_engine
 from simdevice.devices.queue import QueueClock, order_rows
+from simdevice.errors import SizeError
 from simdevice.hardware import LinkSpec, RooflineSpec, load_link
 from simdevice.records import FREE_CATEGORIES, Cost, OpTable, Rows, Run, Trace
 from simdevice.units import PS_PER_S, ceil_div, seconds_to_ps
@@ -24,6 +25,9 @@ BOUND_NAMES = ("nothing", "compute", "memory", "link")
 
 FUSED_MEMORY_CATEGORIES = frozenset({"matmul", "convolution", "attention", "gather"})
 """With perfect fusion only these touch memory; what lies between them stays on chip."""
+
+
+_MOST_PS = 2**63
 
 
 def _ticks(amount: int, rate_per_s: Fraction) -> int:
@@ -112,6 +116,11 @@ class Roofline(Device):
         if fresh:
             needs = [self.needs(c) for c in fresh]
             chosen = [n.fused_ps if self.fused else n.unfused_ps for n in needs]
+            for signature, duration_ps in zip(table.signatures[len(known.needs) :], chosen, strict=True):
+                if duration_ps >= _MOST_PS:
+                    raise SizeError(
+                        f"{signature.name}: it would take more than 2^63 - 1 ps, 107 days of simulated time"
+                    )
             known.needs += needs
             known.duration_ps = np.append(known.duration_ps, np.array(chosen, np.int64))
             known.launched = np.append(known.launched, [c.category not in FREE_CATEGORIES for c in fresh])
@@ -148,6 +157,8 @@ class RooflineSession(Session):
         if not len(signature):
             return
         duration = times.duration_ps[signature]
+        if float(duration.sum(dtype=np.float64)) + self._frontier_ps >= _MOST_PS:
+            raise SizeError("all operators together would take more than 2^63 - 1 ps, 107 days of simulated time")
         total = np.cumsum(duration)
         issue = np.full(
             len(signature), max(self._clock.host_ps, self._clock.not_before_ps, self._frontier_ps), np.int64

@@ -14,6 +14,7 @@ FRONT_ENDS = {
     "dispatch": "simdevice.frontends.dispatch",
     "export": "simdevice.frontends.export",
     "onnx": "simdevice.frontends.onnx",
+    "operators": "simdevice.frontends.operators",
 }
 """Name to module; the module's `trace` is the front end."""
 

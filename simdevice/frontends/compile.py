@@ -214,7 +214,7 @@ def _captured(
             reasons = breaks() - before + recorder.branches
     origin = Origin(
         frontend="compile",
-        device=f"{device} (fake)" if fake else device,
+        device=f"{device} (no data)" if fake else device,
         workload=title(workload),
         versions=versions(),
         flop_counter=recorder.flops,

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from simdevice.frontends.attention import said_of
 from simdevice.frontends.base import Workload
 from simdevice.records import Trace
 
-__all__ = ["cache_path", "device_of", "one_line", "takes_cache", "title", "with_path", "without_cache_path"]
+__all__ = [
+    "CACHE_OFF",
+    "cache_path",
+    "data_notes",
+    "device_of",
+    "one_line",
+    "takes_cache",
+    "title",
+    "with_path",
+    "without_cache_path",
+]
 
 
 def title(workload: Workload) -> str:
@@ -34,6 +47,38 @@ def with_path(trace: Trace, said: str) -> Trace:
     """The trace with its path: what the workload says of it, and how attention was done."""
     parts = [said] if said else []
     return replace(trace, origin=replace(trace.origin, path=", ".join((*parts, *said_of(trace)))))
+
+
+_ASKS = ("aten._local_scalar_dense", "aten.equal", "aten.is_nonzero", "aten.allclose")
+"""Operators that give the program a number: what it does next may follow from it."""
+
+_SIZED_BY_DATA = (
+    "aten.nonzero",
+    "aten.masked_select",
+    "aten.unique_consecutive",
+    "aten.unique_dim",
+    "aten._unique2",
+    "aten.index",
+)
+"""Operators whose result is as large as their data say; of indexing, that by a mask."""
+
+
+def data_notes(trace: Trace) -> tuple[str, ...]:
+    """A note where the traced program may have branched on its data."""
+    signatures, used = trace.table.signatures, np.unique(trace.rows.signature, return_counts=True)
+    calls: Counter[str] = Counter()
+    for index, count in zip(*used, strict=True):
+        name = signatures[index].name
+        if name != "aten.index" or any(t.dtype in ("bool", "uint8") for t in signatures[index].inputs[1:]):
+            calls[name] += int(count)
+    said = [
+        f"{what} ({', '.join(f'{name} x {calls[name]}' for name in names if name in calls)})"
+        for what, names in (("read computed numbers", _ASKS), ("has sizes that follow from data", _SIZED_BY_DATA))
+        if any(name in calls for name in names)
+    ]
+    if not said:
+        return ()
+    return (f"the program {' and '.join(said)}: with other data it may run other operators",)
 
 
 CACHE_OFF = "key-value cache off"

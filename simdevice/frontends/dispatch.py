@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simdevice.costs import Costs
 from simdevice.errors import CaptureError, UnknownNameError
 from simdevice.frontends.base import Workload
-from simdevice.frontends.describe import cache_path, device_of, one_line, title, with_path
+from simdevice.frontends.describe import cache_path, data_notes, device_of, one_line, title, with_path
 from simdevice.frontends.fake import fake_cpu
 from simdevice.frontends.memo import MetaMemo
 from simdevice.frontends.schema import CallPlan, plain, plan_call, spec_of
@@ -250,13 +250,14 @@ def trace(
             program(*args, **kwargs)
     origin = Origin(
         frontend="dispatch",
-        device=f"{device} (fake)" if fake else device,
+        device=f"{device} (no data)" if fake else device,
         workload=title(workload),
         versions=versions(),
         flop_counter=counter.get_total_flops() if counter is not None else None,
     )
     recorded = with_path(recorder.finish(origin), cache_path(workload))
-    return replace(recorded, origin=replace(recorded.origin, capture_s=time.perf_counter() - started))
+    took = time.perf_counter() - started
+    return replace(recorded, origin=replace(recorded.origin, capture_s=took, notes=data_notes(recorded)))
 
 
 @contextlib.contextmanager
@@ -271,7 +272,7 @@ def _without_data(fake: str | None, device: str) -> Iterator[None]:
             raise
         raise CaptureError(
             "the program uses real tensors that are not among its inputs, which fake ones don't mix with: "
-            "give them (or the module) as inputs, or leave fake out"
+            "give them (or the module) as inputs, or leave attention out"
         ) from error
     except (RuntimeError, NotImplementedError, UnsupportedOperatorException) as error:
         if (fake is not None or device == "meta") and "nested" in str(error).lower():
@@ -281,7 +282,9 @@ def _without_data(fake: str | None, device: str) -> Iterator[None]:
             ) from error
         if fake is not None or device != "meta":
             raise
-        raise CaptureError(f"this program can't run on the meta device ({one_line(error)}): try fake='cpu'") from error
+        raise CaptureError(
+            f"this program can't run on the meta device ({one_line(error)}): try attention='fused'"
+        ) from error
 
 
 # Dynamo must neither compile the recorder nor what it calls. PyTorch's own way is a wrapper that

@@ -7,9 +7,11 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves
@@ -28,8 +30,9 @@ from simdevice.frontends.describe import (
     without_cache_path,
 )
 from simdevice.frontends.emitter import Emitter
+from simdevice.frontends.exported_program import Exported, bind, read
 from simdevice.frontends.fake import fake_cpu
-from simdevice.frontends.fx import FxWalker, module_path
+from simdevice.frontends.fx import FxWalker, module_path, whole
 from simdevice.frontends.fx_nodes import listed
 from simdevice.frontends.versions import versions
 from simdevice.records import NodeMap, Origin, Trace
@@ -40,7 +43,8 @@ __all__ = ["exported", "trace", "walk", "walk_exported", "without_cache"]
 def trace(
     workload: Workload, costs: Costs, *, fake: str | None = None, scopes: bool = True, flop_counter: bool = False
 ) -> Trace:
-    """Export the workload and walk its graph. Nothing runs on data, and no gradient is part of it.
+    """Export the workload, or take one that is exported, and walk its graph. Nothing runs on data, and no gradient is
+    part of it.
 
     transformers' key-value cache is no tensor: a prefill is exported with the cache off.
 
@@ -67,22 +71,42 @@ def _captured(
 ) -> tuple[Trace, NodeMap]:
     if fake not in (None, "cpu"):
         raise UnknownNameError("kind of fake tensors", str(fake), ["cpu"])
+    started = time.perf_counter()
+    if isinstance(workload.program, Exported):
+        given = read(workload.program)
+        device = device_of(None, list(given.state_dict.values()), [n.meta.get("val") for n in given.graph.nodes])
+        with _one_line(), _quiet():
+            program = given.run_decompositions()
+        return _walked(program, workload, costs, device, started, scopes, flop_counter)
     device = device_of(workload.program, workload.args, workload.kwargs)
     workload = without_cache(workload)
-    started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         if fake is not None:
             twins = stack.enter_context(fake_cpu(workload.program))
             workload = replace(workload, args=twins.tree(workload.args), kwargs=twins.tree(dict(workload.kwargs)))
         program = exported(workload)
+    shown = f"{device} (no data)" if fake else device
+    return _walked(program, workload, costs, shown, started, scopes, flop_counter)
+
+
+def _walked(
+    program: ExportedProgram,
+    workload: Workload,
+    costs: Costs,
+    device: str,
+    started: float,
+    scopes: bool,
+    flop_counter: bool,
+) -> tuple[Trace, NodeMap]:
     emitter = Emitter(costs)
-    nodes = walk_exported(program, emitter, scopes=scopes)
+    sizes = bind(program, workload.program) if isinstance(workload.program, Exported) else {}
+    nodes = walk_exported(program, emitter, scopes=scopes, sizes=sizes)
     origin = Origin(
         frontend="export",
-        device=f"{device} (fake)" if fake else device,
+        device=device,
         workload=title(workload),
         versions=versions(),
-        flop_counter=_count(program) if flop_counter else None,
+        flop_counter=_count(program, sizes) if flop_counter else None,
         notes=tuple(emitter.notes),
     )
     trace = with_path(emitter.finish(origin), workload.path)
@@ -113,14 +137,20 @@ def exported(workload: Workload, *, decompose: bool = True) -> ExportedProgram:
     """
     program = workload.program
     module = program if isinstance(program, torch.nn.Module) else _Called(program)
-    with torch.no_grad(), _quiet():
-        try:
-            graph = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
-            return graph.run_decompositions() if decompose else graph
-        except CaptureError:
-            raise
-        except Exception as error:  # torch.export raises many kinds, none of them its own
-            raise CaptureError(f"torch.export can't follow this program ({one_line(error)}): try 'dispatch'") from error
+    with torch.no_grad(), _quiet(), _one_line():
+        graph = torch.export.export(module, tuple(workload.args), dict(workload.kwargs), strict=False)
+        return graph.run_decompositions() if decompose else graph
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """What torch.export raises, as one line."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:  # it raises many kinds, none of them its own
+        raise CaptureError(f"torch.export can't follow this program ({one_line(error)}): try 'dispatch'") from error
 
 
 class _Called(torch.nn.Module):
@@ -144,12 +174,14 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def walk_exported(program: ExportedProgram, emitter: Emitter, *, scopes: bool = True) -> NodeMap:
+def walk_exported(
+    program: ExportedProgram, emitter: Emitter, *, scopes: bool = True, sizes: Mapping[Any, int] | None = None
+) -> NodeMap:
     """Emit an exported program's operators; gives their nodes. Parameters are weights, tied ones share a storage;
-    buffers are not."""
+    buffers are not. `sizes` are its open dimensions' by symbol."""
     scope = _module_path if scopes else _nowhere
     calls, numbers = listed(program.graph_module, scope)
-    walker = FxWalker(emitter, scope=scope, numbers=numbers)
+    walker = FxWalker(emitter, size=partial(whole, symbols=sizes), scope=scope, numbers=numbers)
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     held: dict[int, int] = {}
     inputs = []
@@ -180,10 +212,23 @@ def _nowhere(node: torch.fx.Node) -> str:
     return ""
 
 
-def _count(program: ExportedProgram) -> int:
-    """FlopCounterMode's total of the graph, run on the shapes it was traced with."""
+def _count(program: ExportedProgram, sizes: Mapping[Any, int]) -> int:
+    """FlopCounterMode's total of the graph, run on the shapes it was traced with, open ones as they were bound."""
     values = [n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"]
     fake = next((v.fake_mode for v in tree_leaves(values) if hasattr(v, "fake_mode")), contextlib.nullcontext())
+    if sizes:
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        values = [_bound(value, sizes, fake) for value in values]
     with fake, FlopCounterMode(display=False) as counter, torch.no_grad():
         torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
     return int(counter.get_total_flops())
+
+
+def _bound(value: Any, sizes: Mapping[Any, int], fake: FakeTensorMode) -> Any:
+    """An input with its open sizes made numbers."""
+    if isinstance(value, torch.SymInt):
+        return whole(value, sizes)
+    if not isinstance(value, torch.Tensor):
+        return value
+    with fake:
+        return torch.empty([whole(n, sizes) for n in value.shape], dtype=value.dtype, device=value.device)

@@ -17,8 +17,8 @@ __all__ = ["FakeCpu", "fake_cpu"]
 class FakeCpu:
     """Makes fake CPU twins of tensors; the same tensor gets the same twin, so tied parameters stay tied."""
 
-    def __init__(self) -> None:
-        self.mode = FakeTensorMode()
+    def __init__(self, mode: FakeTensorMode | None = None) -> None:
+        self.mode = mode or FakeTensorMode()
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the original is kept: its id stays its own
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -41,10 +41,10 @@ class FakeCpu:
 
 
 @contextmanager
-def fake_cpu(root: Any) -> Iterator[FakeCpu]:
+def fake_cpu(root: Any, mode: FakeTensorMode | None = None) -> Iterator[FakeCpu]:
     """Inside, fake tensors are on, and a module's parameters, buffers and tensor attributes are twins;
     afterwards the module holds exactly what it held before."""
-    fake = FakeCpu()
+    fake = FakeCpu(mode)
     undo: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     for module in root.modules() if isinstance(root, torch.nn.Module) else ():
         tables: list[dict[str, Any]] = [module._parameters, module._buffers, module.__dict__]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from simdevice.errors import CaptureError
+from simdevice.frontends.base import Document
 
 __all__ = ["OnnxFile"]
 
 
 @dataclass(frozen=True)
-class OnnxFile:
+class OnnxFile(Document):
     """`dims` bind open dimensions, `inputs` give contents by name where they matter; `shapes` is "infer", or "run" for
     the shapes of one run in ONNX Runtime on those inputs, and seeded ones for the rest."""
 
+    front_ends: ClassVar[tuple[str, ...]] = ("onnx",)
     path: str
     dims: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)

@@ -9,9 +9,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from simdevice.errors import SizeError
 from simdevice.records.op import CATEGORIES, Cost, Signature
 
-__all__ = ["OpTable"]
+__all__ = ["OpTable", "check_sum"]
 
 Int64 = NDArray[np.int64]
 
@@ -57,9 +58,14 @@ class OpTable:
         return index
 
     def append(self, signature: Signature, cost: Cost | None = None) -> int:
-        """Add a signature that is known to be new (with its cost where a file already holds it)."""
+        """Add a signature that is known to be new (with its cost where a file already holds it).
+
+        Raises:
+            SizeError: a tensor's bytes, or a number of its cost, beyond 2^63 - 1.
+        """
         if cost is None:
             cost = self._cost_of(signature)  # first: a rule that raises must not leave a signature without a cost
+        _check_fits(signature, cost)
         index = self._index[signature] = len(self.signatures)
         self.signatures.append(signature)
         self.costs.append(cost)
@@ -95,3 +101,27 @@ class OpTable:
             return len(getattr(signature, name))
         value: int = getattr(cost, name)
         return value
+
+
+_MOST = 2**63 - 1
+
+
+def _check_fits(signature: Signature, cost: Cost) -> None:
+    """Columns and engines count in int64, and NumPy wraps around without a word."""
+    for tensor in (*signature.inputs, *signature.outputs):
+        if tensor.nbytes > _MOST:
+            shape = "x".join(map(str, tensor.shape))
+            raise SizeError(f"{signature.name}: a tensor {shape} {tensor.dtype} has more than 2^63 - 1 bytes")
+    numbers = {"FLOPs": cost.flops or 0, "bytes to read": cost.bytes_read, "bytes to write": cost.bytes_written}
+    for unit, number in numbers.items():
+        if number > _MOST:
+            shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in signature.inputs)
+            raise SizeError(f"{signature.name}({shapes}): {number:.3g} {unit} are more than 2^63 - 1")
+
+
+def check_sum(values: Int64, times: Int64, what: str) -> None:
+    """Raises SizeError where values that are not negative, each so many times, add up to more than an int64 holds."""
+    if float(values.max(initial=0)) * float(times.sum()) <= _MOST:
+        return
+    if sum(value * count for value, count in zip(values.tolist(), times.tolist(), strict=True)) > _MOST:
+        raise SizeError(f"all operators' {what} add up to more than 2^63 - 1")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simdevice.errors import UnknownNameError
 from simdevice.records.op import CATEGORIES, PHASES
+from simdevice.records.table import check_sum
 
 if TYPE_CHECKING:
     from simdevice.records.trace import Trace
@@ -95,11 +96,18 @@ def group(trace: Trace, by: str | Groups, depth: int | None = None) -> Groups:
 
 
 def totals(trace: Trace, groups: Groups) -> Sequence[Totals]:
-    """The totals of every group, in the order of its keys; one without rows has zeros."""
+    """The totals of every group, in the order of its keys; one without rows has zeros.
+
+    Raises:
+        SizeError: more FLOPs or bytes than an int64 holds.
+    """
     table, signature = trace.table, trace.rows.signature
     flops = table.column("flops")
     moved = (table.column(name) for name in ("bytes_read", "bytes_written", "weight_bytes"))
     of_signature = np.stack([np.ones_like(flops), np.maximum(flops, 0), *moved, (flops < 0).astype(np.int64)], axis=1)
+    used = np.bincount(signature, minlength=len(table))
+    for column, what in zip(of_signature.T[1:4], ("FLOPs", "bytes to read", "bytes to write"), strict=True):
+        check_sum(column, used, what)
     shape = len(groups.keys), len(table)
     if shape[0] * shape[1] <= len(trace):  # ten times as quick as going through the rows
         counts = np.bincount(groups.index * shape[1] + signature, minlength=shape[0] * shape[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,7 +16,7 @@ from simdevice.report.renderers import json, render
 from simdevice.report.tables import Unknown, unknown_operators
 from simdevice.units import PS_PER_S, format_count
 
-__all__ = ["CategoryPart", "Coverage", "Part", "Side", "coverage"]
+__all__ = ["CategoryPart", "Coverage", "Part", "Side", "coverage", "operator_types_section"]
 
 FREE = "free: views, synchronisation"
 RULES = ("a cost rule", "a cost rule that is customary or an estimate", "no known cost", FREE)
@@ -145,6 +145,32 @@ _COLUMNS = (
 def _columns(kind: type) -> list[Column]:
     own = {field.name for field in fields(kind)}
     return [column for column in _COLUMNS if column.key in own]
+
+
+_TYPES = (
+    Column("domain", "domain", TEXT),
+    Column("type", "operator type", TEXT),
+    Column("nodes", "nodes", COUNT),
+    Column("opset", "opset", COUNT),
+    Column("since", "since", COUNT),
+)
+
+
+def operator_types_section(types: Sequence[Any], opset: int | None = None) -> Section:
+    """A file's operator types, each with its domain, nodes, opset and `since`; given an opset, what a target refuses
+    that stops there."""
+    if opset is None:
+        note = ""
+    else:
+        refused = [kind.type for kind in types if kind.is_refused(opset)]
+        targets = f"A target that stops at opset {opset}"
+        note = f"{targets} refuses {', '.join(refused)}." if refused else f"{targets} refuses none of them."
+    rows = Table.of("operator_types", _TYPES, types)
+    if opset is not None:
+        marks = ["refused" if kind.is_refused(opset) else None for kind in types]
+        columns = (*_TYPES, Column("target", "target", TEXT))
+        rows = Table("operator_types", columns, tuple((*row, m) for row, m in zip(rows.rows, marks, strict=True)))
+    return Section("operator_types", "Operator types", (rows,), note)
 
 
 def coverage(run: Run) -> Coverage:

@@ -15,6 +15,7 @@ from simdevice.report.columns import table
 from simdevice.report.page import Fact, Page, Section
 from simdevice.report.renderers import json as _json
 from simdevice.report.renderers import render, show
+from simdevice.report.traces import counted
 from simdevice.units import PS_PER_S, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def _facts(run: Run, summary: Summary) -> tuple[Fact, ...]:
     values = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
     values |= {"flops_per_s": summary.flops_per_s, "hot_spot": None if spot is None else asdict(spot)}
     facts = [Fact(key, label, values.pop(key, None), text) for key, label, text in shown]
-    return (*(Fact(key, value=value) for key, value in values.items()), *facts)
+    path = run.trace.origin.path
+    notes = (Fact("path", "path", path, path), counted(run.trace))
+    return (*(Fact(key, value=value) for key, value in values.items()), *facts, *notes)
 
 
 def _last(run: Run) -> Run:

@@ -11,7 +11,7 @@ from simdevice.records import Trace
 from simdevice.report.page import BYTES, COUNT, FLOPS, TEXT, Column, Fact, Page, Section, Table
 from simdevice.units import format_bytes, format_count, format_seconds
 
-__all__ = ["by_category", "diff_page", "trace_page"]
+__all__ = ["by_category", "counted", "diff_page", "trace_page"]
 
 BY_CATEGORY = (
     Column("category", "category", TEXT),
@@ -45,6 +45,7 @@ def trace_page(trace: Trace) -> Page:
         Fact("flops", "FLOPs", trace.flops, f"{least}{format_count(trace.flops)}"),
         Fact("flops_are_a_lower_bound", value=trace.is_lower_bound),
         Fact("matmul_flops", value=trace.matmul_flops),
+        counted(trace),
         Fact("", "bytes moved", text=f"{format_bytes(trace.bytes)} ({weights} of weights)"),
         Fact("bytes_read", value=trace.bytes_read),
         Fact("bytes_written", value=trace.bytes_written),
@@ -59,6 +60,15 @@ def trace_page(trace: Trace) -> Page:
         Section("unknown", "Operators without a known cost", (Table("", UNKNOWN, tuple(unknown.items())),)),
     )
     return Page(f"Trace of {origin.workload or 'a program'}", facts, sections)
+
+
+def counted(trace: Trace) -> Fact:
+    """FlopCounterMode's total where it was taken, beside what is counted here of the operators it has formulas for."""
+    total = trace.origin.flop_counter
+    if total is None:
+        return Fact("flop_counter", value=None)
+    own = format_count(trace.flops_in("matmul", "convolution", "attention"))
+    return Fact("flop_counter", "FlopCounterMode", total, f"{format_count(total)}; products and attention here: {own}")
 
 
 def by_category(trace: Trace) -> list[dict[str, Any]]:

@@ -42,10 +42,11 @@ def autoload() -> None:
 def _patch() -> None:
     """Apply what a program may call before it uses the device. A PyTorch that has changed there warns, and goes on."""
     try:
-        from simdevice.torch_backend import dlpack, profiler_tables
+        from simdevice.torch_backend import dlpack, profiler_tables, user_kernels
 
         profiler_tables.PATCHES.install()
         dlpack.AT_IMPORT.install()
+        user_kernels.AT_IMPORT.install()
     except Exception as error:  # whatever it is: `import torch` goes on
         warnings.warn(
             f"simacc: this PyTorch is not as expected, torch.profiler may not show it: {error!r}", stacklevel=2

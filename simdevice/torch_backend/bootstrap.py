@@ -7,7 +7,7 @@ from typing import Any
 
 from simdevice.costs import Costs, registered
 from simdevice.records import OpTable
-from simdevice.torch_backend import build, hooks, machine, patches, presence, profiler, scopes
+from simdevice.torch_backend import build, hooks, machine, patches, presence, profiler, scopes, user_kernels
 from simdevice.torch_backend.process import PROCESS, default_devices
 from simdevice.torch_backend.session import event_ps, root_is_full
 from simdevice.torch_backend.signatures import declared_attributes
@@ -47,4 +47,5 @@ def _first_use() -> None:
     scopes.prepare(module)
     patches.install()
     PROCESS.pid = os.getpid()
+    user_kernels.watch_early()
     PROCESS.ready = True

@@ -54,6 +54,7 @@ from simdevice.torch_backend.places import (
     set_device,
     synchronize,
 )
+from simdevice.torch_backend.presence import refuse_frameworks
 from simdevice.torch_backend.process import PROCESS, check_devices
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ __all__ = [
 
 def _lazy_init() -> None:
     """PyTorch calls this before the first tensor on the device."""
+    refuse_frameworks()
     loaded()
 
 

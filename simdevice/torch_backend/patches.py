@@ -8,14 +8,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
-from torch._library.utils import RegistrationHandle
 from torch.nn.attention.flex_attention import flex_attention
 
-from simdevice.torch_backend import dlpack, presence, profiler_tables, scopes, sending
+from simdevice.torch_backend import dlpack, presence, profiler_tables, replicas, scopes, sending, user_kernels
 from simdevice.torch_backend.patch import Patch, Patches
 from simdevice.torch_backend.placement import touches_simacc
 from simdevice.torch_backend.process import PROCESS
@@ -108,33 +106,6 @@ def _allows_flex_attention(validate: Callable[..., None]) -> Callable[..., None]
     return _validate_device
 
 
-def _keeps_rows(impl: Callable[..., None]) -> Callable[..., None]:
-    """A kernel that somebody registers for simacc takes the place of the device's own, which records: the operator
-    would leave the record. It gets a kernel over it that records the call, for as long as the library lives."""
-
-    @functools.wraps(impl)
-    def registered(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-        impl(self, op_name, fn, dispatch_key, **options)
-        if (dispatch_key or self.dispatch_key) == "PrivateUse1" and self.ns != "_":
-            name = f"{self.ns}::{self._resolve_op_name(op_name, 'impl').split('::')[-1]}"
-            if PROCESS.native.record_user_kernel(name):
-                self._registration_handles.append(RegistrationHandle(partial(PROCESS.native.forget_user_kernel, name)))
-
-    return registered
-
-
-def _looks_for_kernels(load: Callable[..., None]) -> Callable[..., None]:
-    """A library in C++ registers its kernels without telling anyone: they get their recording kernels once it is
-    there."""
-
-    @functools.wraps(load)
-    def load_library(self: Any, path: Any) -> None:
-        load(self, path)
-        PROCESS.native.record_user_kernels()
-
-    return load_library
-
-
 _flex: Any = sys.modules[flex_attention.__module__]
 _inductor: Any = torch._TorchCompileInductorWrapper
 
@@ -144,6 +115,9 @@ ALL = (
     dlpack.AT_IMPORT,
     dlpack.PATCHES,
     sending.PATCHES,
+    replicas.PATCHES,
+    user_kernels.AT_IMPORT,
+    user_kernels.PATCHES,
     Patches(
         (
             Patch(torch.nn.Module, "_apply", _marks_weights),
@@ -151,8 +125,6 @@ ALL = (
             Patch(_inductor, "__call__", _compiles_for_simacc),
             Patch(_inductor, "__init__", _hides_hooks),
             Patch(torch._TorchCompileWrapper, "__init__", _hides_hooks),
-            Patch(torch.library.Library, "impl", _keeps_rows),
-            Patch(type(torch.ops), "load_library", _looks_for_kernels),
             Patch(_flex, "_validate_device", _allows_flex_attention),
         )
     ),

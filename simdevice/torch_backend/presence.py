@@ -16,7 +16,7 @@ from simdevice.torch_backend import build
 from simdevice.torch_backend.patch import Patch, Patches
 from simdevice.torch_backend.process import PROCESS
 
-__all__ = ["PATCHES", "announced", "ask"]
+__all__ = ["PATCHES", "announced", "ask", "refuse_frameworks"]
 
 # Who asks on a program's behalf and not on its request. Those on top of PyTorch have a file in simdevice.integrations.
 _FRAMEWORKS = frozenset(
@@ -51,13 +51,28 @@ def announced() -> bool:
     return PROCESS.announced or (_asked_by_program(sys._getframe(2)) and ask())
 
 
+def refuse_frameworks() -> None:
+    """Where PyTorch's C++ asks for the device to be loaded: `torch.accelerator` may ask on behalf of PyTorch's own code
+    (`parallel_apply`: the current device), which is told what it is told without an accelerator.
+
+    Raises:
+        RuntimeError: that.
+    """
+    frame = sys._getframe(2)
+    if not PROCESS.announced and _is_accelerator(frame) and not _asked_by_program(frame):
+        raise RuntimeError(_NONE)
+
+
+def _is_accelerator(frame: Any) -> bool:
+    name = str(frame.f_globals.get("__name__"))
+    return name == "torch.accelerator" or name.startswith("torch.accelerator.")
+
+
 def _asked_by_program(frame: Any) -> bool:
     """Whether the code in `frame`, or what called `torch.accelerator` there, is a program's own."""
-    name = str(frame.f_globals.get("__name__"))
-    while frame.f_back is not None and (name == "torch.accelerator" or name.startswith("torch.accelerator.")):
+    while frame.f_back is not None and _is_accelerator(frame):
         frame = frame.f_back
-        name = str(frame.f_globals.get("__name__"))
-    return name.partition(".")[0] not in _FRAMEWORKS
+    return str(frame.f_globals.get("__name__")).partition(".")[0] not in _FRAMEWORKS
 
 
 def _answers_the_program(current: Callable[[], Any]) -> Callable[[], Any]:

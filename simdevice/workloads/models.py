@@ -10,13 +10,17 @@ import torch
 
 from simdevice.errors import SpecError, UnknownNameError
 from simdevice.frontends import Workload
+from simdevice.frontends.describe import CACHE_OFF
 from simdevice.workloads import configurations
 from simdevice.workloads.inputs import accepts, for_model, tokens
 from simdevice.workloads.tiny_cnn import TinyCnn
 
-__all__ = ["build", "decode", "names", "prefill", "takes_made_inputs", "tokens"]
+__all__ = ["ask", "build", "decode_step", "has_cache", "names", "prefill", "takes_made_inputs", "tokens"]
 
 _OWN = {"tiny-cnn": TinyCnn}
+
+DEFAULT_TOKENS = 2048
+"""Prefill length where none is given, or what the model has positions for when that is less."""
 
 
 def names() -> list[str]:
@@ -104,25 +108,70 @@ def takes_made_inputs(model: Any) -> bool:
     return isinstance(model, TinyCnn) or (hasattr(model, "config") and hasattr(model, "main_input_name"))
 
 
-def prefill(model: torch.nn.Module, length: int, *, batch: int = 1, name: str = "") -> Workload:
+def ask(
+    model: torch.nn.Module,
+    *,
+    tokens: int | None = None,
+    decode: int | None = None,
+    batch: int = 1,
+    cache: bool | None = None,
+    name: str = "",
+) -> Workload:
+    """A model with inputs made for it: one decode step after `decode` tokens, else a prefill of `tokens`, which fills a
+    key-value cache (`cache`: on where the model has one) or not.
+
+    Raises:
+        SpecError: more tokens than the model has positions for, or a cache asked for that isn't there or is needed.
+    """
+    if cache is not None and not has_cache(model):
+        raise SpecError(f"{name or type(model).__name__} has no key-value cache to switch on or off")
+    if cache is False and decode is not None:
+        raise SpecError("a decode step reads its key-value cache: it can't be off")
+    if tokens is not None and decode is not None:
+        raise SpecError("give tokens for a prefill or decode for a decode step, not both")
+    room, asked = _positions(model), tokens if decode is None else decode + 1
+    if room is not None and asked is not None and asked > room:
+        raise SpecError(f"{name or type(model).__name__} has {room:,} learned positions, too few for {asked:,} tokens")
+    if decode is not None:
+        return decode_step(model, decode, batch=batch, name=name)
+    return prefill(model, tokens if tokens is not None else _default(model), batch=batch, cache=cache, name=name)
+
+
+def _positions(model: torch.nn.Module) -> int | None:
+    """Rows of a learned position table, which a longer input would run past (on meta without an error)."""
+    tables = (m for n, m in model.named_modules() if n.rpartition(".")[2] in ("position_embeddings", "wpe"))
+    return min((t.num_embeddings for t in tables if isinstance(t, torch.nn.Embedding)), default=None)
+
+
+def _default(model: torch.nn.Module) -> int:
+    config = getattr(model, "config", None)
+    limits = [getattr(config, field, None) for field in ("max_position_embeddings", "n_positions")]
+    return min([DEFAULT_TOKENS, *(limit for limit in limits if isinstance(limit, int) and limit > 0)])
+
+
+def prefill(
+    model: torch.nn.Module, length: int, *, batch: int = 1, cache: bool | None = None, name: str = ""
+) -> Workload:
     """One forward pass over `length` tokens per sequence (or over one picture or sound per item).
 
-    The key-value cache stays on: with it off, transformers reads a computed number back, which the
-    meta device can't.
+    The key-value cache is on unless `cache` is False: with it off, transformers reads a computed number back, which the
+    meta device can't, so stand-ins of a CPU's tensors run.
     """
     if isinstance(model, TinyCnn):
         images = torch.zeros(batch, 3, 32, 32, device=next(model.parameters()).device)
         return Workload(model, (images,), name=name, description=f"{batch} image{'s' if batch > 1 else ''}")
     kwargs: dict[str, Any] = dict(for_model(model, batch=batch, length=length))
     path = ""
-    if accepts(model, "use_cache") and _generates(model):
-        kwargs["use_cache"] = True
-        path = "key-value cache on"
+    if has_cache(model):
+        kwargs["use_cache"] = cache is not False
+        path = "key-value cache on" if kwargs["use_cache"] else CACHE_OFF
     shown = f"{length} tokens" if "input_ids" in kwargs else next(iter(kwargs))
-    return Workload(model, (), kwargs, name, f"prefill, {shown}, batch {batch}", path)
+    on_meta = next(model.parameters()).device.type == "meta"
+    said = f"prefill, {shown}, batch {batch}"
+    return Workload(model, (), kwargs, name, said, path, stand_ins=path == CACHE_OFF and on_meta)
 
 
-def decode(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = "") -> Workload:
+def decode_step(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = "") -> Workload:
     """One token after a context of `context` tokens, whose prompt runs outside the trace and fills the cache.
 
     Raises:
@@ -139,6 +188,11 @@ def decode(model: torch.nn.Module, context: int, *, batch: int = 1, name: str = 
 
     path = "key-value cache filled by an untraced prompt"
     return Workload(model, (), prompt, name, f"decode, context {context}, batch {batch}", path, fill_cache)
+
+
+def has_cache(model: torch.nn.Module) -> bool:
+    """Whether a forward pass can fill a key-value cache."""
+    return accepts(model, "use_cache") and _generates(model)
 
 
 def _generates(model: torch.nn.Module) -> bool:

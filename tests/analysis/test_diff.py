@@ -55,6 +55,20 @@ def test_reordering_keeps_the_arithmetic_but_not_the_stream() -> None:
     assert found.operators == ()
 
 
+def test_the_same_operators_on_other_devices_are_another_stream() -> None:
+    def on(*devices: int) -> Trace:
+        builder = TraceBuilder(OpTable(COSTS.__getitem__))
+        for device in devices:
+            builder.add(MM, range(MM.arity), device=device)
+        return builder.finish(Origin("test"))
+
+    assert diff(on(0, 1), on(0, 1)).same_stream
+    found = diff(on(0, 0), on(0, 1))
+    assert found.first_difference == 1
+    assert found.same_arithmetic
+    assert found.operators == ()
+
+
 def test_a_longer_stream_first_differs_where_the_shorter_ends() -> None:
     assert diff(build(MM), build(MM, ADD)).first_difference == 1
 

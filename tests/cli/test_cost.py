@@ -56,7 +56,7 @@ def test_a_damaged_trace_is_one_line(simacc: Simacc, saved: Path) -> None:
     saved.write_text(saved.read_text()[:-20])
     assert simacc("cost", saved).complaint == f"{saved}: no trace: expected JSON or .npz"
     saved.write_text("{}")
-    assert simacc("cost", saved).complaint.startswith(f"{saved}: expected a trace or a Hugging Face config.json")
+    assert simacc("cost", saved).complaint.startswith(f"{saved}: expected a trace, a list of operators, or a ")
 
 
 def test_options_of_the_command_are_no_device_fields(simacc):

@@ -26,7 +26,7 @@ def test_help_lists_every_command_and_needs_no_torch(simacc: Simacc) -> None:
         (["trace", "gpt2", "--tokens", 0], "Invalid value for '--tokens': "),
         (["trace", "gtp2"], "unknown model 'gtp2': did you mean 'gpt2'?"),
         (["trace", "gpt2", "--frontend", "expor"], "unknown front end 'expor': "),
-        (["trace", "gpt2", "--fake", "gpu"], "unknown kind of fake tensors 'gpu': did you mean 'cpu'?"),
+        (["trace", "gpt2", "--attention", "fusd"], "unknown kind of attention 'fusd': did you mean 'fused'?"),
         (
             ["trace", "gpt2", "--tokens", 8, "--decode", 8],
             "give tokens for a prefill or decode for a decode step, not both",
@@ -36,7 +36,7 @@ def test_help_lists_every_command_and_needs_no_torch(simacc: Simacc) -> None:
         (["trace", "gpt2", "-o", "."], "cannot write .: it is a folder"),
         (
             ["trace", "some/model"],
-            "expected a model name, a config.json, an .onnx file or package.module:function, got 'some/model'",
+            "expected a model name, a config.json, an .onnx or .pt2 file or package.module:function, got 'some/model'",
         ),
         (["trace", "none.json"], "cannot read none.json: No such file or directory"),
         (["trace", "nowhere:f"], "cannot import 'nowhere' for 'nowhere:f': no module named 'nowhere'"),

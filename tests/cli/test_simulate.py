@@ -14,7 +14,7 @@ EDGE = ("--device", "published/edge-npu")
 @pytest.fixture
 def saved(simacc: Simacc, tmp_path: Path) -> Path:
     path = tmp_path / "t.json"
-    assert simacc("trace", "tiny-cnn", "--frontend", "export", "--fake", "cpu", "-o", path).code == 0
+    assert simacc("trace", "tiny-cnn", "--frontend", "export", "--attention", "fused", "-o", path).code == 0
     return path
 
 
@@ -28,7 +28,7 @@ def test_the_published_figures_of_tiny_cnn(simacc: Simacc, saved: Path) -> None:
 
 
 def test_a_model_by_name_and_its_trace_take_the_same(simacc: Simacc, saved: Path) -> None:
-    named = simacc("simulate", "tiny-cnn", "--frontend", "export", "--fake", "cpu", "--json").json
+    named = simacc("simulate", "tiny-cnn", "--frontend", "export", "--attention", "fused", "--json").json
     assert named == simacc("simulate", saved, "--json").json
 
 

@@ -23,7 +23,9 @@ LATENCIES_US = [1083.33, 560.16, 167.78, 1097.59, 561.14, 158.84, 1345.73, 693.5
 @pytest.fixture
 def saved(simacc: Simacc, tmp_path: Path) -> Path:
     path = tmp_path / "t.json"
-    assert simacc("trace", "tiny-cnn", "--frontend", "export", "--fake", "cpu", "--batch", 8, "-o", path).code == 0
+    assert (
+        simacc("trace", "tiny-cnn", "--frontend", "export", "--attention", "fused", "--batch", 8, "-o", path).code == 0
+    )
     return path
 
 

@@ -103,14 +103,17 @@ def test_a_function_that_fails_is_one_line_and_leaves_nothing(
 
 def test_options_for_making_inputs_do_not_go_with_a_function(simacc: Simacc, module: str) -> None:
     complaint = simacc("trace", f"{module}:layer", "--tokens", 3).complaint
-    assert complaint == f"'{module}:layer' brings its own inputs: tokens, decode, batch and dtype don't apply"
+    assert complaint == (
+        f"tokens is no option of package.module:function ({module}:layer): "
+        "it goes with a model name, a configuration file or a module"
+    )
 
 
 def test_a_program_that_needs_numbers_says_what_to_try(simacc: Simacc, tmp_path: Path) -> None:
     (tmp_path / "needs_numbers.py").write_text(
         "import torch\ndef f(): return (lambda x: float(x.sum())), torch.ones(2, device='meta')\n"
     )
-    assert simacc("trace", "needs_numbers:f").complaint.endswith("try fake='cpu'")
+    assert simacc("trace", "needs_numbers:f").complaint.endswith("try attention='fused'")
 
 
 def test_strict_refuses_what_no_rule_knows(simacc: Simacc, tmp_path: Path) -> None:
@@ -131,3 +134,16 @@ def test_more_tokens_than_learned_positions_are_refused(simacc):
     said = "gpt2 has 1,024 learned positions, too few for 99,999 tokens"
     assert simacc("trace", "gpt2", "--tokens", 99999).complaint == said
     assert simacc("trace", "gpt2", "--decode", 1024).complaint.endswith("too few for 1,025 tokens")
+
+
+def test_flop_counter_is_shown_beside_our_count(simacc: Simacc) -> None:
+    # tiny-cnn: 2,802,304 multiply-adds
+    assert simacc("trace", "tiny-cnn", "--flop-counter", "--json").json["flop_counter"] == 2 * 2_802_304
+    assert "FlopCounterMode" in simacc("trace", "tiny-cnn", "--flop-counter").out
+    assert simacc("trace", "tiny-cnn", "--json").json["flop_counter"] is None
+    assert "FlopCounterMode" in simacc("cost", "tiny-cnn", "--flop-counter").out
+
+
+def test_switches_of_a_model_are_options(simacc: Simacc) -> None:
+    said = simacc("trace", "gpt2", "--tokens", 8, "--no-cache", "--attention", "fused", "--json").json["path"]
+    assert said.startswith("key-value cache off, fused attention (")

@@ -255,9 +255,9 @@ def table(trace: Trace, link: str) -> list[float]:
 def today(phase: str, *, use_cache: bool = True) -> Trace:
     model = sd.models.build("llama3-8b")
     if phase == "decode":
-        return sd.trace(model, decode=2048, fake="cpu")
+        return sd.trace(model, decode=2048, attention="fused")
     inputs = {"input_ids": sd.models.tokens(1, 2048), "use_cache": use_cache}
-    return sd.trace(Workload(model, (), inputs), fake="cpu")
+    return sd.trace(Workload(model, (), inputs), attention="fused")
 
 
 def published(phase: str) -> Trace:

@@ -28,7 +28,7 @@ def array_busy(run: Run) -> float:
 
 
 def test_tiny_cnn_through_the_export_front_end() -> None:
-    run = sd.device("published/edge-npu").run(sd.trace("tiny-cnn", frontend="export", fake="cpu"))
+    run = sd.device("published/edge-npu").run(sd.trace("tiny-cnn", frontend="export", attention="fused"))
     assert run.program is not None
     assert (run.program.operators, round(run.makespan_ps / 10**6, 2)) == (14, 104.44)
 
@@ -156,7 +156,7 @@ def test_llama_one_channel_contention_agrees() -> None:
 
 def test_attention_in_one_piece_reads_its_scores_back() -> None:
     """Under fake CPU tensors attention is one operator; each becomes two products on the array."""
-    run = sd.device("published/dc-npu").run(sd.trace("llama3-8b", tokens=64, fake="cpu"))
+    run = sd.device("published/dc-npu").run(sd.trace("llama3-8b", tokens=64, attention="fused"))
     assert run.program is not None
     rows = np.bincount(run.program.trace_row)
     fused = [op.index for op in run.trace.ops if op.category == "attention"]

@@ -17,6 +17,7 @@ from simdevice.devices.offload import Offload
 from simdevice.errors import FileFormatError, SimdeviceError, SpecError
 from simdevice.hardware import load, load_link
 from simdevice.records import OpTable, Origin, Run, Signature, TensorSpec, Trace, TraceBuilder
+from simdevice.sweeps import sweep
 
 # On an H100, x + x of n float32 numbers moves 12 n bytes at 3.35 TB/s x 0.80 = 2.68e12 B/s: 3 us for 670,000.
 # A copy of them over PCIe 5 takes 5 us + 2,680,000 B / 64 GB/s = 46.875 us.
@@ -253,3 +254,24 @@ def test_tile_tables_and_timelines_are_each_devices(tmp_path: Path) -> None:
     assert operators == [(1, 0), (2, 1), (2, 2)]
     with pytest.raises(SimdeviceError, match="a picture shows one device, this run has 2"):
         timeline.write_png(run, tmp_path / "t.png")
+
+
+def test_a_sweep_and_an_outline_take_one_device_and_say_so(tmp_path: Path) -> None:
+    two = program((1, ADD, (0, 0, 1)), (3, ADD, (2, 2, 3)))
+    message = (
+        r"^expected a trace on one device, got one on 2 \(simacc:1, simacc:3\): a sweep sums up one machine; simulate "
+        r"this trace on each machine instead$"
+    )
+    path = tmp_path / "sweep.csv"
+    with pytest.raises(SpecError, match=message):
+        sweep(two, "edge-npu", path=path, buffer_bytes=["1 MiB"])
+    assert list(tmp_path.iterdir()) == []
+    edge = get("edge-npu")
+    assert isinstance(edge, Accelerator)
+    with pytest.raises(SpecError, match=message):
+        edge.outline(two)
+    for one in (
+        program((3, ADD, (0, 0, 1))),
+        program((0, ADD, (0, 0, 1)), (0, copy_to(1), (1, 2)), (0, ADD, (0, 1, 3))),
+    ):
+        assert edge.outline(one).makespan_ps == edge.run(one).makespan_ps

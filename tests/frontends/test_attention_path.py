@@ -77,7 +77,7 @@ def test_an_onnx_branch_that_is_not_taken_names_nothing(tmp_path: Path) -> None:
     text = """g (float[1, 1, 4, 4] x, bool c) => (float[1, 1, 4, 4] y)
         { y = If(c) <then_branch = t () => (float[1, 1, 4, 4] a) { a = Attention(x, x, x) },
                      else_branch = e () => (float[1, 1, 4, 4] b) { b = Relu(x) }> }"""
-    said = {c: sd.trace(save(tmp_path, text, opset=23), kwargs={"c": np.array(c)}).origin.path for c in (True, False)}
+    said = {c: sd.trace(save(tmp_path, text, opset=23), inputs={"c": np.array(c)}).origin.path for c in (True, False)}
     assert said == {True: "fused attention (onnx.Attention)", False: ""}
 
 

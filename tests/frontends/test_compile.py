@@ -38,11 +38,11 @@ def test_compile_and_dispatch_agree_on_products_and_weights(name: str) -> None:
     assert on_meta(name).origin.notes == ("1 graph, no graph breaks",)
 
 
-@pytest.mark.parametrize("fake", [None, "cpu"])
+@pytest.mark.parametrize("attention", [None, "fused"])
 @pytest.mark.parametrize("name", NAMES)
-def test_on_a_cpu_they_agree_category_by_category(name: str, fake: str | None) -> None:
+def test_on_a_cpu_they_agree_category_by_category(name: str, attention: str | None) -> None:
     workload = small(name, "cpu")
-    by_dispatch, by_compile = (sd.trace(workload, frontend=f, fake=fake) for f in ("dispatch", "compile"))
+    by_dispatch, by_compile = (sd.trace(workload, frontend=f, attention=attention) for f in ("dispatch", "compile"))
     flops = [{c: t.flops_in(c) for c in CATEGORIES if t.flops_in(c)} for t in (by_dispatch, by_compile)]
     assert flops[0] == flops[1]
     assert by_dispatch.weight_bytes == by_compile.weight_bytes
@@ -77,7 +77,9 @@ def _plain(output: Any) -> Any:
 def test_a_decode_step_keeps_its_cache() -> None:
     model = small("llama", "cpu").program
     assert isinstance(model, nn.Module)
-    by_dispatch, by_compile = (sd.trace(model, decode=8, frontend=f, fake="cpu") for f in ("dispatch", "compile"))
+    by_dispatch, by_compile = (
+        sd.trace(model, decode=8, frontend=f, attention="fused") for f in ("dispatch", "compile")
+    )
     assert (by_dispatch.flops, by_dispatch.weight_bytes) == (by_compile.flops, by_compile.weight_bytes)
 
 
@@ -187,8 +189,8 @@ def test_a_program_that_meta_tensors_cannot_run_is_one_line() -> None:
 
 
 def test_an_unknown_kind_of_fake_tensor_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="unknown kind of fake tensors 'gpu'"):
-        compiled(F.relu, torch.ones(3), fake="gpu")
+    with pytest.raises(UnknownNameError, match="unknown kind of attention 'gpu'"):
+        compiled(F.relu, torch.ones(3), attention="gpu")
 
 
 def test_results_of_a_graph_are_read_by_the_next_one_each_as_its_own() -> None:

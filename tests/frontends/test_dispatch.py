@@ -378,11 +378,11 @@ def recurrent_free_models() -> list[tuple[nn.Module, torch.Tensor]]:
 def test_real_fake_and_meta_tensors_give_the_same_operators(which: int) -> None:
     model, a = recurrent_free_models()[which]
     real = sd.trace(model, a)
-    fake = sd.trace(model, a, fake="cpu")
+    fake = sd.trace(model, a, attention="fused")
     meta = sd.trace(model.to("meta"), a.to("meta"))
     assert [op.signature for op in fake.ops] == [op.signature for op in real.ops]
     assert fake.rows == real.rows
-    assert (real.origin.device, fake.origin.device, meta.origin.device) == ("cpu", "cpu (fake)", "meta")
+    assert (real.origin.device, fake.origin.device, meta.origin.device) == ("cpu", "cpu (no data)", "meta")
     # Meta tensors take other ways through composite kernels; the arithmetic is the same.
     assert (meta.flops_in("matmul", "convolution"), meta.weight_bytes) == (
         real.flops_in("matmul", "convolution"),
@@ -393,9 +393,9 @@ def test_real_fake_and_meta_tensors_give_the_same_operators(which: int) -> None:
 def test_fake_tensors_leave_the_module_as_it_was_also_after_an_error() -> None:
     model = Convolutional()
     before = {name: id(t) for name, t in [*model.named_parameters(), *model.named_buffers()]}
-    sd.trace(model, torch.ones(1, 3, 8, 8), fake="cpu")
+    sd.trace(model, torch.ones(1, 3, 8, 8), attention="fused")
     with pytest.raises(RuntimeError):
-        sd.trace(model, torch.ones(1, 4, 8, 8), fake="cpu")
+        sd.trace(model, torch.ones(1, 4, 8, 8), attention="fused")
     assert {name: id(t) for name, t in [*model.named_parameters(), *model.named_buffers()]} == before
     assert model(torch.ones(1, 3, 8, 8)).shape == (1, 10)
 
@@ -403,13 +403,13 @@ def test_fake_tensors_leave_the_module_as_it_was_also_after_an_error() -> None:
 def test_a_function_over_real_tensors_of_its_own_says_what_fake_ones_need() -> None:
     layer = nn.Linear(4, 4)
     with pytest.raises(CaptureError, match=r"^the program uses real tensors that are not among its inputs, "):
-        sd.trace(lambda x: layer(x), torch.ones(2, 4), fake="cpu")
+        sd.trace(lambda x: layer(x), torch.ones(2, 4), attention="fused")
 
 
 def test_tied_parameters_stay_one_weight_under_fake_tensors() -> None:
     first, second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
     second.weight = first.weight
-    trace = sd.trace(nn.Sequential(first, second), torch.ones(2, 4), fake="cpu")
+    trace = sd.trace(nn.Sequential(first, second), torch.ones(2, 4), attention="fused")
     assert {t.id for op in trace.ops for t in op.inputs if t.is_weight} == {0}
 
 
@@ -429,5 +429,5 @@ def test_flop_counter_mode_sees_the_same_products(x: torch.Tensor) -> None:
 def test_unknown_front_ends_and_fakes_name_the_nearest(x: torch.Tensor) -> None:
     with pytest.raises(UnknownNameError, match=r"^unknown front end 'dispatc': did you mean 'dispatch'\?$"):
         sd.trace(torch.neg, x, frontend="dispatc")
-    with pytest.raises(UnknownNameError, match=r"^unknown kind of fake tensors 'gpu': did you mean 'cpu'\?$"):
-        sd.trace(torch.neg, x, fake="gpu")
+    with pytest.raises(UnknownNameError, match=r"^unknown kind of attention 'gpu': expected one of fused, math$"):
+        sd.trace(torch.neg, x, attention="gpu")

@@ -65,7 +65,7 @@ def test_an_lstm_costs_the_same_flops_whole_or_in_steps() -> None:
 
 
 def test_tiny_cnn_is_fourteen_operators_and_its_published_multiply_adds() -> None:
-    trace = export("tiny-cnn", fake="cpu").without_views()
+    trace = export("tiny-cnn", attention="fused").without_views()
     assert len(trace) == 14
     # Torch_Sim_Frontend, docs/accel_spec.md: 2,802,304 multiply-adds. Biases: 1 per output of a convolution
     # (16 x 32 x 32 + 32 x 16 x 16 + 64 x 8 x 8) and of the head (10).
@@ -150,5 +150,5 @@ def test_a_size_that_follows_from_data_is_said() -> None:
 
 
 def test_an_unknown_kind_of_fake_tensor_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="unknown kind of fake tensors 'gpu'"):
-        export(Workload(nn.Linear(1, 1), (torch.ones(1, 1),)), fake="gpu")
+    with pytest.raises(UnknownNameError, match="unknown kind of attention 'gpu'"):
+        export(Workload(nn.Linear(1, 1), (torch.ones(1, 1),)), attention="gpu")

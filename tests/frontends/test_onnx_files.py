@@ -44,7 +44,7 @@ LIGHT = sorted((installed("onnx") / "backend/test/data/light").glob("light_*.onn
 
 def real(name: str, **options: Any) -> Trace:
     package, file, dims, inputs = REAL[name]
-    return sd.trace(str(installed(package) / file), dims=dims, kwargs=inputs, **options)
+    return sd.trace(str(installed(package) / file), dims=dims, inputs=inputs, **options)
 
 
 def products(trace: Trace) -> list[tuple[Any, ...]]:
@@ -103,7 +103,7 @@ def test_nested_branches_follow_the_sampling_rate() -> None:
     package, file, dims, _ = REAL["silero_vad"]
     path = str(installed(package) / file)
     by_rate = {
-        rate: sd.trace(path, dims={**dims, "input.1": size}, kwargs={"sr": np.array(rate)}, shapes="run")
+        rate: sd.trace(path, dims={**dims, "input.1": size}, inputs={"sr": np.array(rate)}, shapes="run")
         for rate, size in ((16000, 512), (8000, 256))
     }
     assert by_rate[8000].weight_bytes < by_rate[16000].weight_bytes
@@ -122,8 +122,9 @@ def test_the_command_that_binds_open_dimensions_is_the_message(tmp_path: Path, c
     path = save(tmp_path, "g (float[batch, 3, seq] x) => (float[batch, 3, seq] y) { y = Relu(x) }")
     assert _run(["trace", path]) == 2
     message = capsys.readouterr().err
-    assert message == f"simacc: {path}: 2 dimensions are open: simacc trace {path} --dim batch=1 --dim seq=128\n"
-    command = shlex.split(message.split("open: simacc ")[1])
+    flags = "--dim batch=1 --dim seq=128"
+    assert message == f"simacc: {path}: 2 dimensions are open (the sizes are examples): simacc trace {path} {flags}\n"
+    command = shlex.split(message.split(": simacc ")[1])
     assert _run(command) == 0
 
 
@@ -154,7 +155,7 @@ def test_a_dimension_computed_from_others_needs_none_of_its_own(tmp_path: Path) 
     model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + seq"
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "past + seq"
     onnx.save(model, path)
-    with pytest.raises(CaptureError, match=r"3 dimensions are open: .* --dim batch=1 --dim past=128 --dim seq=128$"):
+    with pytest.raises(CaptureError, match=r"3 dimensions are open .* --dim batch=1 --dim past=128 --dim seq=128$"):
         sd.trace(path)
     assert sd.trace(path, dims={"batch": 2, "past": 7, "seq": 1}).ops[0].outputs[0].shape == (2, 8)
 
@@ -171,7 +172,7 @@ def test_an_input_without_a_rank_is_bound_whole(tmp_path: Path) -> None:
 
 def test_given_inputs_bring_their_sizes(tmp_path: Path) -> None:
     path = save(tmp_path, "g (float[n] x, float[n] z) => (float[n] y) { y = Add(x, z) }")
-    (add,) = sd.trace(path, kwargs={"x": np.zeros(7, np.float32)}).ops
+    (add,) = sd.trace(path, inputs={"x": np.zeros(7, np.float32)}).ops
     assert add.inputs[1].shape == (7,)
 
 
@@ -180,10 +181,12 @@ def test_wrong_names_and_sizes_are_said(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"unknown dimension of .* 'batsh': did you mean 'batch'"):
         sd.trace(path, dims={"batsh": 1})
     with pytest.raises(UnknownNameError, match="unknown input 'X'"):
-        sd.trace(path, kwargs={"X": np.zeros((1, 3), np.float32)})
-    with pytest.raises(SpecError, match="dims and shapes go with an ONNX file"):
+        sd.trace(path, inputs={"X": np.zeros((1, 3), np.float32)})
+    said = r"^dims \(--dim\) is no option of a model name \(gpt2\): it goes with an ONNX file or an exported program$"
+    with pytest.raises(SpecError, match=said):
         sd.trace("gpt2", dims={"batch": 1})
-    with pytest.raises(SpecError, match="bind open ones by dims"):
+    said = r"^tokens is no option of an ONNX file \(.*\): it goes with a model name, a configuration file or a module$"
+    with pytest.raises(SpecError, match=said):
         sd.trace(path, tokens=4)
 
 
@@ -322,7 +325,9 @@ def test_a_model_that_onnx_runtime_refuses_says_why(tmp_path: Path) -> None:
 def test_only_the_onnx_front_end_reads_a_file(tmp_path: Path) -> None:
     path = save(tmp_path, "g (float[2] x) => (float[2] y) { y = Relu(x) }")
     assert sd.trace(path).origin.frontend == "onnx"
-    with pytest.raises(CaptureError, match=r"is an ONNX file: only the 'onnx' front end reads it$"):
+    with pytest.raises(
+        CaptureError, match=r"^the 'export' front end can't take an ONNX file \(model.onnx\): only 'onnx' can$"
+    ):
         sd.trace(path, frontend="export")
     with pytest.raises(UnknownNameError, match="unknown way to get shapes 'guess'"):
         sd.trace(path, shapes="guess")

@@ -32,8 +32,8 @@ def written(source: str | Path, level: Any, folder: Path) -> str:
 
 def walked(path: str, dims: Mapping[str, int], inputs: Mapping[str, Any]) -> Trace:
     """The trace of the file, which is that of a run to the last shape."""
-    trace = sd.trace(path, dims=dict(dims), kwargs=dict(inputs))
-    ran = sd.trace(path, dims=dict(dims), kwargs=dict(inputs), shapes="run")
+    trace = sd.trace(path, dims=dict(dims), inputs=dict(inputs))
+    ran = sd.trace(path, dims=dict(dims), inputs=dict(inputs), shapes="run")
     assert trace.unknown() == ran.unknown() == {}
     assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
     return trace
@@ -46,7 +46,7 @@ def test_a_shipped_model_has_a_runs_shapes_at_every_level(name: str, level: Any,
     trace = walked(written(installed(package) / file, level, tmp_path), dims, inputs)
     # blocks of channels are filled up, nothing else is more than in the file
     blocked = any(op.name.startswith("com.microsoft.nchwc.") for op in trace.ops)
-    plain = sd.trace(str(installed(package) / file), dims=dims, kwargs=inputs)
+    plain = sd.trace(str(installed(package) / file), dims=dims, inputs=inputs)
     assert trace.flops == pytest.approx(plain.flops, rel=1e-3) or (blocked and trace.flops > plain.flops)
 
 

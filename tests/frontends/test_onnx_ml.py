@@ -127,7 +127,7 @@ def test_a_classical_models_shapes_are_onnx_runtimes(name: str, tmp_path: Path) 
     attributes, inputs, outputs, flops = CASES[name]
     path = model(name, attributes, inputs, outputs, tmp_path / "model.onnx")
     given = {f"i{n}": v for n, v in enumerate(inputs)}
-    trace, ran = sd.trace(path), sd.trace(path, kwargs=given, shapes="run")
+    trace, ran = sd.trace(path), sd.trace(path, inputs=given, shapes="run")
     assert [op.signature for op in trace.ops] == [op.signature for op in ran.ops]
     assert trace.ops[0].flops == flops
     assert len(trace.ops) == 1 + outputs  # every result goes on

@@ -26,7 +26,7 @@ def mapped(tmp_path: Path) -> Any:
     def run(text: str, **options: Any) -> tuple[Trace, NodeMap]:
         path = save(tmp_path, text)
         trace, nodes = walk(path, **options)
-        given = {"kwargs": options.pop("inputs")} if "inputs" in options else {}
+        given = {"inputs": options.pop("inputs")} if "inputs" in options else {}
         assert trace.rows == sd.trace(path, **given, **options).rows
         check(trace, nodes)
         return trace, nodes

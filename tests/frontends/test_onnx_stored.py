@@ -292,7 +292,9 @@ def decoder(folder: Path) -> str:
 @pytest.mark.parametrize(("new", "past"), [(12, 0), (1, 11)])
 def test_a_decoder_with_everything_outside_costs_what_pytorchs_does(new: int, past: int, tmp_path: Path) -> None:
     path = decoder(tmp_path)
-    trace = sd.trace(path, dims={"B": 1, "S": new, "P": past, "T": new + past})
+    # before the first token there is no past: sizes of 0 are given as arrays
+    cache = {f"past_{kv}{i}": np.zeros((1, 2, past, 16), np.float32) for kv in "kv" for i in range(2)}
+    trace = sd.trace(path, dims={"S": new, "T": new + past}, inputs=cache)
     assert trace.unknown() == {}
     # a decode step's products are those of one token
     whole = sd.trace(small("llama", "meta"), flop_counter=True)

@@ -86,7 +86,7 @@ def test_nodes_in_no_order_are_put_in_one(walk: Any, tmp_path: Path, shapes: str
     first = model.graph.node.pop(0)
     model.graph.node.append(first)
     onnx.save(model, path)
-    trace = sd.trace(path, shapes=shapes, kwargs={"c": np.array(True)})
+    trace = sd.trace(path, shapes=shapes, inputs={"c": np.array(True)})
     assert names(trace) == ["Relu", "Abs"]
     assert trace.unknown() == {}
 
@@ -213,7 +213,7 @@ def test_a_branch_that_is_not_shown_is_not_free_where_nobody_knows_its_work(walk
     assert "the branch that is not shown may cost more" in trace.unknown()["onnx.If"]
     assert "NonZero" in trace.unknown()["onnx.If"] or "MatMul" in trace.unknown()["onnx.If"]
     # known, or the one that ran: no question
-    for how in ({"kwargs": {"c": np.array(True)}}, {"shapes": "run"}):
+    for how in ({"inputs": {"c": np.array(True)}}, {"shapes": "run"}):
         assert walk(UNRESOLVED, **how).unknown() == {}
 
 
@@ -238,7 +238,7 @@ def test_a_chain_of_products_in_an_einsum_is_two_products(walk: Any) -> None:
 @pytest.mark.parametrize(("condition", "expected"), [(True, "MatMul"), (False, "Relu")])
 @pytest.mark.parametrize("shapes", ["infer", "run"])
 def test_a_known_condition_or_a_run_chooses_the_branch(walk: Any, condition: bool, expected: str, shapes: str) -> None:
-    trace = walk(BRANCHES, kwargs={"c": np.array(condition)}, shapes=shapes)
+    trace = walk(BRANCHES, inputs={"c": np.array(condition)}, shapes=shapes)
     assert names(trace) == [expected]
     assert trace.origin.notes == ()
 
@@ -284,7 +284,7 @@ def test_a_loop_on_data_shows_one_turn_or_what_ran(walk: Any, shapes: str) -> No
     text = """g (float[1] x) => (float[1] y, float[K, 1] all) <bool go = {1}, float top = {100}>
         { y, all = Loop( , go, x) <body = b (int64 i, bool c, float[1] v) => (bool d, float[1] w, float[1] s)
             { w = Add(v, v)  m = ReduceMax<keepdims = 0>(w)  d = Less(m, top)  s = Neg(w) }> }"""
-    trace = walk(text, shapes=shapes, kwargs={"x": np.array([10.0], np.float32)} if shapes == "run" else None)
+    trace = walk(text, shapes=shapes, inputs={"x": np.array([10.0], np.float32)} if shapes == "run" else None)
     if shapes == "infer":
         assert names(trace).count("Add") == 1
         assert trace.origin.notes == ("Loop 'Loop_0': how often it runs follows from data; one turn is shown",)
@@ -333,7 +333,7 @@ def test_a_size_that_data_decides_is_named_and_so_is_what_follows(walk: Any) -> 
 def test_one_run_closes_it(walk: Any) -> None:
     x = np.array([0, 1, 0, 1, 1, 0, 0, 0], np.float32)
     text = "g (float[8] x) => (int64[1, N] y) { i = NonZero(x)  y = Neg(i) }"
-    for options in ({"kwargs": {"x": x}}, {"kwargs": {"x": x}, "shapes": "run"}):
+    for options in ({"inputs": {"x": x}}, {"inputs": {"x": x}, "shapes": "run"}):
         trace = walk(text, **options)
         assert trace.unknown() == {}
         assert only(trace, "Neg").inputs[0].shape == (1, 3)
@@ -368,16 +368,16 @@ def test_a_sequence_is_given_as_a_list(walk: Any) -> None:
     text = "g (seq(float[N, 3]) s, int64 i) => (float[N, 3] y) { a = SequenceAt(s, i)  y = Relu(a) }"
     held = [np.ones((2, 3), np.float32), np.ones((5, 3), np.float32)]
     for shapes in ("infer", "run"):
-        trace = walk(text, kwargs={"s": held, "i": np.array(1)}, shapes=shapes)
+        trace = walk(text, inputs={"s": held, "i": np.array(1)}, shapes=shapes)
         assert only(trace, "Relu").outputs[0].shape == (5, 3)
     with pytest.raises(SpecError, match="expected an array for each tensor"):
-        walk(text, kwargs={"s": 3})
+        walk(text, inputs={"s": 3})
 
 
 def test_an_optional_is_given_as_its_tensor(walk: Any) -> None:
     text = "g (optional(float[2, 3]) s) => (float[2, 3] y) { a = OptionalGetElement(s)  y = Relu(a) }"
     for shapes in ("infer", "run"):
-        trace = walk(text, opset=18, kwargs={"s": np.ones((2, 3), np.float32)}, shapes=shapes)
+        trace = walk(text, opset=18, inputs={"s": np.ones((2, 3), np.float32)}, shapes=shapes)
         assert only(trace, "Relu").outputs[0].shape == (2, 3)
 
 

@@ -45,8 +45,8 @@ REFERENCES: dict[str, Callable[[], Trace]] = {
     **{f"{name} prefill": lambda name=name: sd.trace(name, tokens=2048) for name in ("llama3-8b", "mistral-7b")},
     "gpt2 prefill": lambda: sd.trace("gpt2", tokens=1024),
     "qwen2.5-0.5b prefill": lambda: sd.trace("qwen2.5-0.5b", tokens=2048),
-    "llama3-8b prefill, fake CPU": lambda: sd.trace("llama3-8b", tokens=2048, fake="cpu"),
-    "llama3-8b decode, fake CPU": lambda: sd.trace("llama3-8b", decode=2048, fake="cpu"),
+    "llama3-8b prefill, fake CPU": lambda: sd.trace("llama3-8b", tokens=2048, attention="fused"),
+    "llama3-8b decode, fake CPU": lambda: sd.trace("llama3-8b", decode=2048, attention="fused"),
     **{f"small llama by {frontend}": small_llama(frontend) for frontend in ("dispatch", "export", "compile", "onnx")},
     **{
         f"tiny-cnn by {frontend}": lambda frontend=frontend: sd.trace("tiny-cnn", frontend=frontend)

@@ -139,8 +139,8 @@ def test_all_node_models_of_onnx(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "qwen2.5-0.5b", "tiny-cnn"])
 def test_traces_of_models_move_their_bytes_and_named_excess(name: str) -> None:
     request = {} if name == "tiny-cnn" else {"tokens": 32}
-    for fake in (None, "cpu"):
-        assert check(sd.trace(name, fake=fake, scopes=False, **request).table.signatures) > 20  # type: ignore[arg-type]
+    for attention in (None, "fused"):
+        assert check(sd.trace(name, attention=attention, scopes=False, **request).table.signatures) > 20  # type: ignore[arg-type]
 
 
 LOOK_UPS = {"nn.Embedding", "nn.EmbeddingBag"}

@@ -148,7 +148,7 @@ def test_rules_given_by_argument_count() -> None:
 @cache
 def prefill() -> Trace:
     inputs: dict[str, Any] = {"input_ids": sd.models.tokens(1, 2048), "use_cache": False}
-    return sd.trace(Workload(sd.models.build("llama3-8b"), (), inputs), fake="cpu", flop_counter=True)
+    return sd.trace(Workload(sd.models.build("llama3-8b"), (), inputs), attention="fused", flop_counter=True)
 
 
 def covered(*claims: str) -> tuple[float, float]:

@@ -180,7 +180,7 @@ def forks_the_generator() -> None:
     with torch.random.fork_rng():
         show(torch.rand(2))
     show(torch.rand(2), torch.initial_seed())
-    with torch.random.fork_rng(device_type="cpu"):
+    with torch.random.fork_rng(devices=[]):
         show(torch.rand(2))
     state = torch.get_rng_state()
     show(torch.rand(1))
@@ -477,8 +477,18 @@ def distributes_by_default() -> None:
 
 
 @program
+def applies_modules_in_parallel() -> None:
+    from torch.nn.parallel import parallel_apply, scatter
+
+    said(lambda: parallel_apply([mlp()], [torch.ones(1, 6)]))
+    said(lambda: scatter(torch.ones(2), [0]))
+    show(hasattr(torch._C, "_scatter"), torch.nn.DataParallel(mlp()).device_ids)
+
+
+@program
 def saves_distributed() -> None:
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
     model = mlp()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -487,7 +497,7 @@ def saves_distributed() -> None:
         state = {"model": mlp().state_dict()}
         dcp.load(state, checkpoint_id=folder)
         show(torch.equal(state["model"]["0.weight"], model[0].weight))
-        show(dcp.state_dict.get_model_state_dict(model)["0.bias"])
+        show(get_model_state_dict(model)["0.bias"])
 
 
 @program
@@ -500,7 +510,7 @@ def says_what_there_is() -> None:
     )
     show(torch.get_default_device(), torch.get_device_module())
     show(torch._utils._get_available_device_type(), torch._utils._get_all_device_indices())
-    show(torch._utils._is_privateuse1_backend_available())
+    show(bool(torch._utils._is_privateuse1_backend_available()))
     said(lambda: torch.ones(2).cuda())
     said(lambda: torch.ones(2, device="cuda"))
     said(lambda: torch.ones(2, device="nonsense"))

@@ -311,3 +311,26 @@ def test_the_environment_and_the_order_of_things(what, monkeypatch):
     monkeypatch.setenv("SIMACC_DEVICES", count)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == (expected, 0), done.stderr
+
+
+def test_lists_over_devices_are_computed_where_each_tensor_is():
+    lists = [torch.ones(2, device="simacc:1"), torch.ones(2, device="simacc:2")]
+    with torch.simacc.record() as rec:
+        added = torch._foreach_add(lists, 1.0)
+        torch._foreach_mul(lists[:1], torch.tensor(2.0))  # one device, and a number of the host's: one operator
+        torch._foreach_zero_(lists)
+    assert [(t.device.index, t.tolist()) for t in added] == [(1, [2, 2]), (2, [2, 2])]
+    assert [t.tolist() for t in lists] == [[0, 0], [0, 0]]
+    rows = [(op.name, op.device_index) for op in rec.trace.ops if op.category != "sync"]
+    assert rows == [("aten.add", 1), ("aten.add", 2), ("aten._foreach_mul", 1), ("aten.zero_", 1), ("aten.zero_", 2)]
+    with pytest.raises(RuntimeError, match=r"^Expected all tensors to be on the same device"):
+        torch._foreach_add(lists, lists[::-1])
+
+
+def test_questions_of_the_accelerator_know_how_many_there_are():
+    with pytest.raises(RuntimeError, match=r"^expected a simacc device index below 3, got 5"):
+        torch.accelerator.get_device_capability(5)
+    torch.accelerator.set_device_index(1)
+    x = torch.ones(1000, device="simacc:1")
+    assert torch.accelerator.memory_stats(-1) == torch.accelerator.memory_stats(1)  # PyTorch's -1: the current one
+    assert torch.accelerator.memory_stats(-1)["allocated_bytes.all.current"] >= x.nbytes

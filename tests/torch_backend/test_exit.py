@@ -22,6 +22,23 @@ ENDS = {
     ),
     "autograd.grad": ("torch.autograd.grad(layer(x).sum(), x)", 0),
     "lstm": ("torch.nn.LSTM(64, 8).to('simacc')(x.view(16, 8, 64))[0].sum().backward()", 0),
+    "transformer": (
+        "torch.nn.TransformerEncoderLayer(64, 4, 32).to('simacc')(x.view(16, 8, 64)).sum().backward()",
+        0,
+    ),
+    "profiler": ("with torch.profiler.profile():\n    layer(x).sum().backward()", 0),
+    "data loader workers": (
+        "data = torch.utils.data.TensorDataset(torch.ones(8, 64))\n"
+        "for (batch,) in torch.utils.data.DataLoader(data, 4, num_workers=2):\n"
+        "    layer(batch.to('simacc')).sum().backward()",
+        0,
+    ),
+    "Ctrl-C": (
+        "import os, signal\nlayer(x).sum().backward()\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    torch.ones(1)\n"
+        "except KeyboardInterrupt:\n    raise SystemExit(130)",
+        130,
+    ),
     "exception": ("layer(x).sum().backward()\nraise SystemExit(3)", 3),
     "atexit": ("import atexit\natexit.register(lambda: layer(x).sum().backward())", 0),
     "a fork": ("import os\nlayer(x).sum().backward()\nos.fork() and os.wait()", 0),
@@ -34,13 +51,14 @@ ENDS = {
 
 
 def leave(names: list[str]) -> None:
-    """Several at once, so that threads are late."""
+    """Several at once, so that threads are late. PyTorch's profiler says when it starts and stops."""
     running = [
         (name, subprocess.Popen([sys.executable, "-c", BEGIN + ENDS[name][0]], stderr=subprocess.PIPE, text=True))
         for name in names
     ]
     for name, process in running:
         _, said = process.communicate(timeout=120)
+        said = "".join(line for line in said.splitlines(keepends=True) if not line.startswith("USDT:"))
         assert (process.returncode, said) == (ENDS[name][1], ""), name
 
 

@@ -20,7 +20,14 @@ PROGRAMS = re.findall(r"^@program\ndef (\w+)", SCRIPT.read_text(), re.M)
 STATES = ("built", "unbuilt", "no compiler", "truncated", "no sources")
 
 # What a process of its own brings is not asked for here: the first ones are those that were different once.
-FEW = ("pins_memory", "data_parallel", "loads_data_without_workers", "forks_the_generator", "trains_after_a_fork")
+FEW = (
+    "pins_memory",
+    "data_parallel",
+    "loads_data_without_workers",
+    "forks_the_generator",
+    "trains_after_a_fork",
+    "profiles",
+)
 
 
 @functools.cache

@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from simdevice import torch_backend
-from simdevice.torch_backend import dlpack, patches, presence, profiler_tables, sending
+from simdevice.torch_backend import dlpack, patches, presence, profiler_tables, replicas, sending, user_kernels
 from simdevice.torch_backend.patch import Patch, Patches
 
 ALL = tuple(patch for group in patches.ALL for patch in group.patches)
-FILES = {module.__file__ for module in (dlpack, patches, presence, profiler_tables, sending)}
+FILES = {module.__file__ for module in (dlpack, patches, presence, profiler_tables, replicas, sending, user_kernels)}
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +106,56 @@ def test_custom_op_and_register_kernel():
     out, rec = recorded(lambda: half(torch.ones(2, device="simacc")))
     assert out.tolist() == [1.5, 1.5]
     assert "vendor.half" in [op.name for op in rec.trace.ops]
+
+
+@pytest.mark.parametrize("first_to_go", [0, 1])
+def test_of_two_libraries_the_one_that_stays_keeps_the_row(first_to_go):
+    x = torch.ones(2, 2, device="simacc")
+
+    def times(factor):
+        return lambda a, b: torch.full((2, 2), 2.0 * factor).to(a.device) + 0  # `+`: no row of its own
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        libraries = [torch.library.Library("aten", "IMPL") for _ in range(2)]
+        for factor, lib in enumerate(libraries, 2):
+            lib.impl("mm", times(factor), "PrivateUse1", allow_override=True)
+        seen = [recorded(lambda: x @ x)]
+        for lib in (libraries[first_to_go], libraries[1 - first_to_go]):
+            lib._destroy()
+            seen.append(recorded(lambda: x @ x))
+    assert [out.tolist()[0][0] for out, _ in seen] == [6, 6 if first_to_go == 0 else 4, 2]
+    for _, rec in seen:
+        assert [op.name for op in rec.trace.ops if op.category != "sync"] == ["aten.mm"]
+
+
+def test_a_fallthrough_computes_nothing_and_is_not_watched():
+    x = torch.ones(2, 2, device="simacc")
+    with library("aten") as lib:
+        lib.impl("mm", torch.library.fallthrough_kernel, "PrivateUse1")
+        out, rec = recorded(lambda: x @ x)
+    assert out.tolist() == [[2, 2], [2, 2]]
+    assert [op.name for op in rec.trace.ops if op.category != "sync"] == ["aten.mm"]
+
+
+@pytest.mark.parametrize("goes", ["library._destroy()", "del library; gc.collect()"])
+def test_a_library_that_is_older_than_the_device_keeps_its_row_and_can_go(goes):
+    code = f"""
+import gc, torch, warnings
+warnings.simplefilter("ignore")
+library = torch.library.Library("aten", "IMPL")
+library.impl("mm", lambda a, b: torch.zeros(2, 2).to(a.device), "PrivateUse1")
+x = torch.ones(2, 2, device="simacc")
+def run():
+    with torch.simacc.record() as rec:
+        y = x @ x
+    print(y.sum().item(), [op.name for op in rec.trace.ops if op.category != "sync"])
+run()
+{goes}
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("0.0 ['aten.mm']\n8.0 ['aten.mm']\n", 0), done.stderr
 
 
 def test_a_library_that_is_forgotten_takes_its_kernel_along():

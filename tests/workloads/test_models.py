@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import simdevice as sd
 from simdevice.errors import CaptureError, FileFormatError, SpecError, UnknownNameError
-from simdevice.workloads.resolve import resolve
+from simdevice.workloads.sources import source
 
 TOKENS = 2048
 
@@ -92,7 +92,7 @@ def test_the_published_stream_differs_from_todays_by_the_rotary_product_only() -
 
 
 def test_a_prefill_under_fake_cpu_tensors_has_one_attention_operator_per_layer() -> None:
-    trace = sd.trace("llama3-8b", tokens=TOKENS, fake="cpu", flop_counter=True)
+    trace = sd.trace("llama3-8b", tokens=TOKENS, attention="fused", flop_counter=True)
     attention = [op for op in trace.ops if op.category == "attention"]
     assert [op.name for op in attention] == ["aten._scaled_dot_product_flash_attention_for_cpu"] * 32
     # 32 layers x 32 heads x 2,048^2 scores, 4 x 128 + 5 FLOPs for each
@@ -101,17 +101,17 @@ def test_a_prefill_under_fake_cpu_tensors_has_one_attention_operator_per_layer()
     # FlopCounterMode has no formula for the CPU's fused attention: it is lower by exactly that
     assert trace.origin.flop_counter == trace.matmul_flops
     assert trace.weight_bytes == 15_026_626_560
-    assert trace.origin.device == "cpu (fake)"
+    assert trace.origin.device == "cpu (no data)"
     assert "fused attention" in trace.origin.path
 
 
-@pytest.mark.parametrize(("fake", "gigabytes"), [(None, 25.02), ("cpu", 15.84)])
-def test_a_decode_step_reads_every_weight_once_and_attends_to_itself(fake: str | None, gigabytes: float) -> None:
-    trace = sd.trace("llama3-8b", decode=TOKENS, fake=fake)
+@pytest.mark.parametrize(("attention", "gigabytes"), [(None, 25.02), ("fused", 15.84)])
+def test_a_decode_step_reads_every_weight_once_and_attends_to_itself(attention: str | None, gigabytes: float) -> None:
+    trace = sd.trace("llama3-8b", decode=TOKENS, attention=attention)
     config: Any = sd.models.build("llama3-8b").config
     products = trace.matmul_flops + sum(op.flops or 0 for op in trace.ops if op.category == "attention")
     closed_form = 16_083_058_688 + 4 * 32 * 4096  # the published form, and the token's attention to itself
-    softmax = 5 * 32 * 32 * (TOKENS + 1) if fake else 0  # inside the fused operator
+    softmax = 5 * 32 * 32 * (TOKENS + 1) if attention else 0  # inside the fused operator
     assert closed_form == 2 * 7_504_658_432 + attention_flops(config, 1, TOKENS + 1)
     assert products == closed_form + softmax
     assert trace.weight_bytes == 15_009_857_536
@@ -307,17 +307,19 @@ NEEDS_NUMBERS = {
 
 
 @pytest.mark.parametrize("model_type", ARCHITECTURES)
-@pytest.mark.parametrize("fake", [None, "cpu"])
+@pytest.mark.parametrize("attention", [None, "fused"])
 @pytest.mark.filterwarnings(
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
 )  # deberta-v2 of transformers 5.20
-def test_every_architecture_traces_with_a_rule_for_nearly_all_it_does(model_type: str, fake: str | None) -> None:
+def test_every_architecture_traces_with_a_rule_for_nearly_all_it_does(model_type: str, attention: str | None) -> None:
     model = sd.models.build(model_type=model_type, **ARCHITECTURES[model_type])
-    if fake is None and model_type in NEEDS_NUMBERS:
-        with pytest.raises(CaptureError, match=r"^this program can't run on the meta device \(.*\): try fake='cpu'$"):
+    if attention is None and model_type in NEEDS_NUMBERS:
+        with pytest.raises(
+            CaptureError, match=r"^this program can't run on the meta device \(.*\): try attention='fused'$"
+        ):
             sd.trace(model, tokens=24)
         return
-    trace = sd.trace(model, tokens=24, fake=fake)
+    trace = sd.trace(model, tokens=24, attention=attention)
     unknown = sum(op.bytes for op in trace.ops if op.category == "unknown")
     assert unknown <= 0.001 * trace.bytes, trace.unknown()
     assert trace.flops > 0
@@ -375,9 +377,9 @@ def test_names_lists_what_builds() -> None:
 
 
 def test_a_name_with_dots_is_a_name_and_no_file() -> None:
-    assert resolve("qwen2.5-0.5b", tokens=4).name == "qwen2.5-0.5b"
+    assert source("qwen2.5-0.5b", options={"tokens": 4}).workload().name == "qwen2.5-0.5b"
     with pytest.raises(UnknownNameError, match=r"^unknown model 'qwen2.5-0.5': did you mean 'qwen2.5-0.5b'\?$"):
-        resolve("qwen2.5-0.5")
+        source("qwen2.5-0.5").workload()
 
 
 @pytest.mark.parametrize(

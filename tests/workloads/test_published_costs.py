@@ -17,7 +17,7 @@ def milliseconds(trace: Trace, *, fused: bool) -> float:
     [
         ({"tokens": 2048}, 126.68, 71.01),
         ({"decode": 2048}, 9.34, 6.41),
-        ({"decode": 2048, "fake": "cpu"}, 5.91, 5.70),
+        ({"decode": 2048, "attention": "fused"}, 5.91, 5.70),
     ],
 )
 def test_streams_that_are_the_published_ones_cost_what_was_published(
@@ -39,7 +39,7 @@ def test_the_published_fused_prefill_has_its_cache_off() -> None:
     questions, `prim.device`, which are no rows here.)"""
     program = sd.models.build("llama3-8b")
     inputs = {"input_ids": sd.models.tokens(1, 2048), "use_cache": False}
-    trace = sd.trace(program, fake="cpu", kwargs=inputs, scopes=False)
+    trace = sd.trace(program, attention="fused", kwargs=inputs, scopes=False)
     assert (milliseconds(trace, fused=False), milliseconds(trace, fused=True)) == (76.14, 60.62)
     assert round(trace.bytes / 1e9, 2) == 70.09
 
@@ -47,7 +47,7 @@ def test_the_published_fused_prefill_has_its_cache_off() -> None:
 def test_with_its_cache_the_fused_prefill_is_faster_by_the_copies_that_are_gone() -> None:
     """With a cache transformers hands 8 key-value heads to the fused operator instead of copying them into 32, and
     makes no mask: 29.40 GB elementwise and 10.04 GB of copies become 28.97 and 8.43."""
-    trace = sd.trace("llama3-8b", tokens=2048, fake="cpu", scopes=False)
+    trace = sd.trace("llama3-8b", tokens=2048, attention="fused", scopes=False)
     assert milliseconds(trace, fused=True) == 60.62
     gigabytes = {
         category: sum(op.bytes for op in trace.ops if op.category == category) / 1e9

@@ -1,6 +1,7 @@
 #include "Boxed.h"
 
 #include "../runtime/Generator.h"
+#include "Crossing.h"
 #include "HostCall.h"
 #include "Plan.h"
 #include "Refusals.h"
@@ -221,43 +222,20 @@ class Kernel final : public c10::OperatorKernel {
 };
 
 // A composite whose tensors live on more devices than one is made of copies and kernels, not a kernel.
+template <Crossing crossing>
 class OneDeviceKernel final : public c10::OperatorKernel {
  public:
   explicit OneDeviceKernel(const Plan* plan) : plan_(plan) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
-    std::optional<c10::Device> device;
-    bool one = true;
-    const auto meet = [&](c10::Device next) {
-      one = one && next.type() == kDeviceType && (!device || *device == next);
-      device = next;
-    };
-    for (const auto& argument : plan_->arguments) {
-      devices_of(argument, (*stack)[stack->size() - plan_->argument_count + argument.index], meet);
-    }
-    if (one) {
-      run(op, *plan_, stack);
-    } else {
+    if (crosses_links(*plan_, *stack, crossing)) {
       op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    } else {
+      run(op, *plan_, stack);
     }
   }
 
  private:
-  // The devices that an argument names or is on; a simacc device without an index is this thread's.
-  template <typename Meet>
-  static void devices_of(const Plan::Argument& argument, const c10::IValue& value, const Meet& meet) {
-    if (argument.kind == Plan::Kind::kDevice && value.isDevice()) {
-      const auto device = value.toDevice();
-      meet(device.type() == kDeviceType ? c10::Device(kDeviceType, index_or_current(device.index())) : device);
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& t : value.toTensorVector()) {
-        meet(t.device());
-      }
-    } else if (value.isTensor() && value.toTensor().defined()) {
-      meet(value.toTensor().device());
-    }
-  }
-
   const Plan* plan_;
 };
 
@@ -358,8 +336,12 @@ void register_kernels() {
     }
     const bool names_device = std::any_of(
         plan->arguments.begin(), plan->arguments.end(), [](const auto& a) { return a.kind == Plan::Kind::kDevice; });
-    const bool crosses_links = (names_device && !direct) || plan->op.name == "aten._foreach_copy_";
-    library().impl(full_name.c_str() + 6, crosses_links ? boxed<OneDeviceKernel>(plan) : boxed<Kernel<>>(plan));
+    const bool copies = (names_device && !direct) || plan->op.name == "aten._foreach_copy_";
+    const bool lists = !direct && plan->op.name.rfind("aten._foreach_", 0) == 0;
+    library().impl(full_name.c_str() + 6,
+        copies      ? boxed<OneDeviceKernel<Crossing::kAny>>(plan)
+            : lists ? boxed<OneDeviceKernel<Crossing::kSimacc>>(plan)
+                    : boxed<Kernel<>>(plan));
   }
 }
 

@@ -114,19 +114,20 @@ std::mutex& mutex() {
   return *m;
 }
 
-std::map<std::string, std::unique_ptr<torch::Library>>& watched() {
-  static auto* w = new std::map<std::string, std::unique_ptr<torch::Library>>;
+// By number, which only grows: an operator may have several, one over each library's kernel.
+std::map<int64_t, std::unique_ptr<torch::Library>>& watched() {
+  static auto* w = new std::map<int64_t, std::unique_ptr<torch::Library>>;
   return *w;
 }
 
-bool watch(const c10::OperatorName& name) {
+int64_t watch(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findSchema(name);
   if (!op || !op->hasKernelForDispatchKey(kDispatchKey)) {
-    return false;
+    return 0;
   }
   auto kernel = op->getComputedKernelForDispatchKey(kDispatchKey);
   if (is_ours(kernel.debug())) {
-    return false;
+    return 0;
   }
   const auto* plan = new Plan(*op);  // as long as rows name its operator
   const auto colon = name.name.find("::");
@@ -138,13 +139,14 @@ bool watch(const c10::OperatorName& name) {
   library->impl(in_namespace.c_str(),
       torch::CppFunction::makeFromBoxedFunctor(std::make_unique<UserKernel>(plan, std::move(kernel))));
   const std::lock_guard<std::mutex> lock(mutex());
-  watched()[c10::toString(name)] = std::move(library);
-  return true;
+  static int64_t last = 0;
+  watched()[++last] = std::move(library);
+  return last;
 }
 
 }  // namespace
 
-bool record_user_kernel(const std::string& full_name) {
+int64_t record_user_kernel(const std::string& full_name) {
   const auto dot = full_name.find('.');
   return watch(dot == std::string::npos ? c10::OperatorName(full_name, "")
                                         : c10::OperatorName(full_name.substr(0, dot), full_name.substr(dot + 1)));
@@ -156,10 +158,10 @@ void record_user_kernels() {
   }
 }
 
-void forget_user_kernel(const std::string& full_name) {
+void forget_user_kernel(int64_t number) {
   std::unique_ptr<torch::Library> gone;  // destroyed without the mutex
   const std::lock_guard<std::mutex> lock(mutex());
-  if (const auto known = watched().find(full_name); known != watched().end()) {
+  if (const auto known = watched().find(number); known != watched().end()) {
     gone = std::move(known->second);
     watched().erase(known);
   }

@@ -167,7 +167,6 @@ at::Tensor synchronized_host_window(const at::Tensor& device_tensor) {
 void initialize() {
   install_host_limit();
   register_kernels();
-  record_user_kernels();  // those that are older than the device
 }
 
 }  // namespace
@@ -228,6 +227,7 @@ PYBIND11_MODULE(_device, m) {
       .def("synchronize_all", &Recorder::synchronize_all)
       .def("forget_devices", &Recorder::forget_devices)
       .def("close", &Recorder::close)
+      .def("enter_thread", &Recorder::enter_thread)
       .def("drain", &drain)
       .def("drain_released_events", &Recorder::drain_released_events)
       .def("unresolved_events", &Recorder::unresolved_events)

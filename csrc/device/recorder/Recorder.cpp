@@ -134,6 +134,10 @@ void Recorder::close() {
   }
 }
 
+void Recorder::enter_thread() {
+  below_profiler([&] { c10::ThreadLocalDebugInfo::_push(kKind, shared_from_this()); });
+}
+
 void Recorder::append(
     int32_t signature, uint8_t phase, int32_t scope, c10::DeviceIndex device, std::span<const int64_t> tensors) {
   const std::lock_guard<SpinLock> lock(lock_);

@@ -61,6 +61,8 @@ class Recorder : public c10::DebugInfoBase, public std::enable_shared_from_this<
   // `close` ends it, on whichever thread; calls that still name it go to the enclosing one.
   static std::shared_ptr<Recorder> open(bool on_all_threads = false);
   void close();
+  // What this thread calls from here on is part of this recording: a thread that works for the one that opened it.
+  void enter_thread();
 
   // Appends a call to a device's queue; `synchronizes` adds a row that holds back everything submitted later.
   void record(Call& call, c10::DeviceIndex device, bool synchronizes = false);

@@ -199,8 +199,8 @@ void refresh(c10::StorageImpl& device_storage) {
   follow();
 }
 
-MemoryUse memory_use(c10::DeviceIndex device) {
-  check_device_index(device);
+MemoryUse memory_use(c10::DeviceIndex index) {
+  const auto device = index_or_current(index);
   const auto& book = ledger(device);
   return {book.live, book.peak, book.total, book.allocations, book.frees, book.refusals};
 }

@@ -44,7 +44,8 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   }
 
   // Every type that the CPU computes with; quantized tensors are not there.
-  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    check_device_index(device.index());
     c10::DeviceCapability capability;
     for (const auto quantized : {c10::kIndex_QInt8, c10::kIndex_QUInt8, c10::kIndex_QInt32, c10::kIndex_QUInt4x2,
              c10::kIndex_QUInt2x4}) {

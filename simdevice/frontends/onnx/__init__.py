@@ -58,7 +58,7 @@ def trace(
     workload = exported.workload
     emitter = Emitter(costs)
     _walk(exported.model, emitter, path=None, weights=exported.weights, constants=exported.constants, scopes=scopes)
-    origin = Origin("onnx", f"{device} (fake)" if fake else device, title(workload), workload.path, versions())
+    origin = Origin("onnx", f"{device} (no data)" if fake else device, title(workload), workload.path, versions())
     return _finished(emitter, origin, started)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import GraphProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from simdevice.errors import CaptureError, SpecError, UnknownNameError
+from simdevice.errors import CaptureError, OpenDimensionsError, SpecError, UnknownNameError
 from simdevice.frontends.onnx.values import dtype_name
 
 __all__ = ["bind", "sized", "sizes_of"]
@@ -26,7 +26,8 @@ def bind(
 
     Raises:
         UnknownNameError: a dimension that doesn't exist.
-        CaptureError: a dimension that is open still; says the command that binds all of them.
+        SpecError: a size that can't be, or contradicts the file.
+        OpenDimensionsError: a dimension that is open still; says the command that binds all of them.
     """
     symbols = _symbols(graph, settled_by)
     names = {n for shape in symbols.values() for dim in shape if isinstance(dim, str) for n in _names(dim)}
@@ -34,8 +35,8 @@ def bind(
     for name, size in dims.items():
         if name not in names and name not in inputs:
             raise UnknownNameError(f"dimension of {path}", name, names or inputs)
-        if not isinstance(size, int) and name not in inputs:
-            raise SpecError(f"expected one size for dimension {name!r}, got {size!r}")
+        _check_size(name, size, whole_shape=name in inputs)
+    sizes = _with_shapes(symbols, dims)
     bound: dict[str, Shape | None] = {}
     missing: dict[str, str] = {}
     for value in graph.input:
@@ -44,22 +45,19 @@ def bind(
         elif value.name in settled_by:
             bound[value.name] = settled_by[value.name]
         elif value.name in dims:
-            size = dims[value.name]
-            bound[value.name] = (size,) if isinstance(size, int) else tuple(size)
+            bound[value.name] = _shape(dims[value.name])
         elif value.name not in symbols:
             missing[value.name] = "1x3x224x224"
         else:
             shape = symbols[value.name]
             for axis, dim in enumerate(shape):
                 for name in _names(dim) if isinstance(dim, str) else ():
-                    if name not in dims:
+                    if name not in sizes:
                         missing.setdefault(name, _example(name, axis, len(shape)))
             if not missing:
-                bound[value.name] = tuple(_size(d, dims) if isinstance(d, str) else d for d in shape)
+                bound[value.name] = tuple(_size(d, sizes) if isinstance(d, str) else d for d in shape)
     if missing:
-        flags = " ".join(f"--dim {_quoted(name)}={size}" for name, size in missing.items())
-        many = "dimensions are" if len(missing) > 1 else "dimension is"
-        raise CaptureError(f"{path}: {len(missing)} {many} open: simacc trace {os.fspath(path)} {flags}")
+        raise OpenDimensionsError(os.fspath(path), missing)
     _check_types(graph.input, path)
     return bound
 
@@ -83,6 +81,46 @@ def sized(proto: TypeProto, sizes: Mapping[str, int]) -> TypeProto:
         if name and all(part in sizes for part in _names(name)):
             dim.dim_value = max(_size(name, sizes), 0)
     return own
+
+
+_LARGEST = 2**63 - 1
+
+
+def _check_size(name: str, size: Any, *, whole_shape: bool) -> None:
+    """Whether a size, or a whole shape, can be one."""
+    if not whole_shape and isinstance(size, (tuple, list)):
+        raise SpecError(f"expected one size for dimension {name!r}, got {size!r}")
+    for one in size if isinstance(size, (tuple, list)) else (size,):
+        if not isinstance(one, int) or isinstance(one, bool) or not 1 <= one <= _LARGEST:
+            raise SpecError(f"expected a whole number from 1 to 2^63 - 1 for dimension {name!r}, got {one!r}")
+
+
+def _shape(size: Any) -> Shape:
+    return (size,) if isinstance(size, int) else tuple(size)
+
+
+def _with_shapes(symbols: Mapping[str, tuple[int | str, ...]], dims: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes by dimension, those included that a whole shape gives.
+
+    Raises:
+        SpecError: a shape that contradicts the file, or another binding.
+    """
+    sizes = {name: size for name, size in dims.items() if name not in symbols and isinstance(size, int)}
+    for name in dims.keys() & symbols.keys():
+        shape, declared = _shape(dims[name]), symbols[name]
+        shown = "x".join(map(str, shape))
+        if len(shape) != len(declared):
+            raise SpecError(f"input {name!r} has {len(declared)} dimensions, {_shown(declared)}: got {shown}")
+        for size, dim in zip(shape, declared, strict=True):
+            if isinstance(dim, int) and dim != size:
+                raise SpecError(f"input {name!r} is {_shown(declared)}: got {shown}")
+            if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
+                raise SpecError(f"dimension {dim!r} can't be {sizes[dim]} and {size}: input {name!r} is {shown}")
+    return sizes
+
+
+def _shown(declared: tuple[int | str, ...]) -> str:
+    return "x".join(map(str, declared))
 
 
 _OPERATIONS: dict[type, Callable[[int, int], int]] = {
@@ -115,11 +153,16 @@ def _names(dim: str) -> list[str]:
 
 
 def _size(dim: str, dims: Mapping[str, Any]) -> int:
+    if dim in dims:
+        return int(dims[dim])
     formula = _formula(dim)
     try:
-        return int(dims[dim]) if formula is None else _computed(formula, dims)
+        size = int(dims[dim]) if formula is None else _computed(formula, dims)
     except ZeroDivisionError:
         raise SpecError(f"dimension {dim!r} divides by zero") from None
+    if not 0 <= size <= _LARGEST:
+        raise SpecError(f"dimension {dim!r} is {size}, with {', '.join(f'{n} = {dims[n]}' for n in _names(dim))}")
+    return size
 
 
 def _computed(part: ast.AST, dims: Mapping[str, Any]) -> int:
@@ -161,11 +204,6 @@ def _example(name: str, axis: int, rank: int) -> str:
         return "224"
     lengthy = any(part in lower for part in ("seq", "len", "time", "token", "sample", "step", "frame"))
     return "128" if lengthy or (axis and axis == rank - 1) else "1"
-
-
-def _quoted(name: str) -> str:
-    """A name as a shell takes it."""
-    return name if all(c.isalnum() or c in "._/:-" for c in name) else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _check_types(inputs: Sequence[ValueInfoProto], path: str) -> None:

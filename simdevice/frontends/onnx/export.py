@@ -39,8 +39,9 @@ class ExportedModel:
     workload: Workload
 
 
-def export_model(workload: Workload, *, fake: str | None = None) -> ExportedModel:
+def export_model(workload: Workload, *, fake: str | None = None, opset: int | None = None) -> ExportedModel:
     """The module's graph in memory; a prefill is exported with its cache off, as `torch.export` needs it.
+    `opset` is the exporter's own where none is given.
 
     Raises:
         UnknownNameError: `fake` is neither None nor "cpu".
@@ -57,9 +58,14 @@ def export_model(workload: Workload, *, fake: str | None = None) -> ExportedMode
         with _quiet():
             try:
                 # Optimising would compute with the weights, which are not there; the walk folds instead.
-                onnx_program: Any = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
+                onnx_program: Any = torch.onnx.export(
+                    program, dynamo=True, optimize=False, verbose=False, opset_version=opset
+                )
             except Exception as error:  # the exporter raises classes of its own for each step
                 raise CaptureError(f"torch.onnx can't export this program: {_reason(error)}") from error
+    got = onnx_program.model.opset_imports.get("")
+    if opset is not None and got != opset:  # where it can't convert, the exporter keeps its own and only logs it
+        raise CaptureError(f"torch.onnx can't write this program at opset {opset}, only at {got}")
     return _without_weights(onnx_program.model, program, workload)
 
 
@@ -70,9 +76,11 @@ def _reason(error: BaseException) -> str:
     return one_line(Exception(re.sub(r"\x1b\[[0-9;]*m", "", str(error)) or type(error).__name__))
 
 
-def save(workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None) -> ExportedModel:
+def save(
+    workload: Workload, path: str | os.PathLike[str], *, fake: str | None = None, opset: int | None = None
+) -> ExportedModel:
     """Export to a file; it appears whole or not at all."""
-    result = export_model(workload, fake=fake)
+    result = export_model(workload, fake=fake, opset=opset)
     with atomic_write(os.fspath(path), "wb") as file:
         file.write(result.model.SerializeToString())
     return result
@@ -131,13 +139,16 @@ def _identity(tensor: torch.Tensor) -> tuple[int, Any, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter logs that torchvision is missing, and warns about PyTorch's own deprecations."""
-    logger = logging.getLogger("torch.onnx")
-    was = logger.level
-    logger.setLevel(logging.ERROR)
+    """The exporter logs that torchvision is missing, and warns of PyTorch's own deprecations; its opset converter
+    logs tracebacks where it fails."""
+    exporter, converter = logging.getLogger("torch.onnx"), logging.getLogger("onnxscript")
+    was, converted = exporter.level, converter.level
+    exporter.setLevel(logging.ERROR)
+    converter.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(was)
+        exporter.setLevel(was)
+        converter.setLevel(converted)

@@ -11,7 +11,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TypeP
 
 from simdevice.costs.onnx import PARAMETERS
 from simdevice.costs.onnx.unknown import UNKNOWN
-from simdevice.errors import CaptureError, SimdeviceError
+from simdevice.errors import CaptureError, SimdeviceError, SizeError
 from simdevice.frontends.describe import one_line
 from simdevice.frontends.emitter import Emitter
 from simdevice.frontends.onnx import control, fold, quantized, sequences, shapes
@@ -104,6 +104,8 @@ class GraphWalker:
             else:
                 as_quantised = quantized.take(self, node, inputs, env, readers)
                 outputs = as_quantised if as_quantised is not None else self._operator(node, inputs)
+        except SizeError as error:
+            raise SizeError(f"node {node.name!r} ({node.op_type}): {error}") from None
         except SimdeviceError:
             raise
         except Exception as error:  # a file may hold anything, a body without its graph for one
