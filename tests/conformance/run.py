@@ -39,6 +39,7 @@ class Worker:
             self._errors.seek(0)
             words = (self._errors.read().strip().splitlines() or ["no word"])[-1]
             results.add(number, "aborted", f"exit code {self._process.wait()}: {words[:300]}")
+            self.stop()
             self._start()
             first = aborted + 1
 
@@ -64,8 +65,9 @@ class Worker:
                 results.add(number, what, words)
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._process.kill()
+        self._process.communicate()  # which closes its pipes too
+        self._errors.close()
 
 
 def run(numbers: Sequence[int], jobs: int, results: Results) -> None:

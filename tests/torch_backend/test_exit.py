@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -53,11 +54,20 @@ ENDS = {
 def leave(names: list[str]) -> None:
     """Several at once, so that threads are late. PyTorch's profiler says when it starts and stops."""
     running = [
-        (name, subprocess.Popen([sys.executable, "-c", BEGIN + ENDS[name][0]], stderr=subprocess.PIPE, text=True))
+        (
+            name,
+            subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-c", BEGIN + ENDS[name][0]], stderr=subprocess.PIPE, text=True
+            ),
+        )
         for name in names
     ]
     for name, process in running:
-        _, said = process.communicate(timeout=120)
+        try:
+            _, said = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # faulthandler says where it stands
+            _, said = process.communicate()
         said = "".join(line for line in said.splitlines(keepends=True) if not line.startswith("USDT:"))
         assert (process.returncode, said) == (ENDS[name][1], ""), name
 
